@@ -1,0 +1,38 @@
+# The developer's manual: each target makes what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test check format clean
+
+# pip takes torch's CPU build where one is offered beside the ordinary one
+# (see "Installing torch" in the README).
+$(VENV)/demo.stamp: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pliska needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) -e '.[demo]'
+	touch $@
+
+$(VENV)/test.stamp: $(VENV)/demo.stamp
+	$(INSTALL) -e '.[test]'
+	touch $@
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/pliska demo $(ARGS)
+
+test: $(VENV)/test.stamp
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/test.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Robust aggregation: arrays in, one array out, whatever a minority of the rows says."""

@@ -1,0 +1,1 @@
+"""The coordinator: collects signed gradients, steps the model, keeps every version."""

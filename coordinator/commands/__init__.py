@@ -1,0 +1,1 @@
+"""Commands of the coordinator, and the root command."""

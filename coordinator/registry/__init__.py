@@ -1,0 +1,1 @@
+"""Model versions, the aliases that point at them, and rollback."""

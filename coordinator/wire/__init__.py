@@ -1,0 +1,1 @@
+"""What travels between worker and coordinator: messages, signatures, codecs, transport."""

@@ -1,0 +1,1 @@
+"""Who is enrolled and who is here."""

@@ -1,0 +1,1 @@
+"""Locks, leader election and the coordination stores they stand on."""

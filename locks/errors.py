@@ -1,0 +1,77 @@
+"""What can go wrong in `pliska.locks`.
+
+LockError
+├── StoreError                 the store's or the network's fault
+│   ├── StoreUnavailableError  no answer in time, or no connection: nothing was applied
+│   ├── OutcomeUnknownError    the answer was lost: the change may or may not have been applied
+│   └── StoreFormatError       what the store holds is not ours, is damaged, or is too new
+├── ConflictError              a check failed: somebody else changed the record first
+├── SessionLostError           the session ended; all that it held is gone
+│   └── GrantLostError         this lock or leadership is no longer ours
+├── AcquireTimeoutError        the lock did not come free in the time given
+├── NotHeldError               release or check of something that is not held
+├── ForkedProcessError         a client of the parent process was used in a forked child
+└── LockUsageError             the caller's mistake: a bad address, name, value or lease
+"""
+
+
+class LockError(Exception):
+    """Root of all errors of this package. `exit_code` is what a command ends with."""
+
+    exit_code = 1
+
+
+class StoreError(LockError):
+    """The store, or the way to it, failed."""
+
+    exit_code = 8
+
+
+class StoreUnavailableError(StoreError):
+    """No answer in time, or no connection. Nothing was applied; trying again is safe."""
+
+
+class OutcomeUnknownError(StoreError):
+    """The answer to a change was lost. Read the record before trying again."""
+
+    exit_code = 9
+
+
+class StoreFormatError(StoreError):
+    """What the store holds is not ours, is damaged, or was written by a newer version."""
+
+    exit_code = 5
+
+
+class ConflictError(LockError):
+    """A check of a conditional change failed; nothing was applied. Read and decide again."""
+
+    exit_code = 4
+
+
+class SessionLostError(LockError):
+    """The session has ended, and all that it held with it. Open a new one."""
+
+
+class GrantLostError(SessionLostError):
+    """This lock or leadership is no longer ours. Stop what it guarded; acquire anew."""
+
+
+class AcquireTimeoutError(LockError):
+    """The lock did not come free in the time given."""
+
+    exit_code = 6
+
+
+class NotHeldError(LockError):
+    """A release or check of something that this handle does not hold."""
+
+
+class ForkedProcessError(LockError):
+    """A client made in the parent process was used in a forked child. Connect again there."""
+
+
+class LockUsageError(LockError, ValueError):
+    """The caller's mistake: a bad address, name, value or lease."""
+
+    exit_code = 2

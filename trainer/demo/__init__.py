@@ -1,0 +1,1 @@
+"""The demonstration: real processes, lying workers, a killed leader, a rollback."""
