@@ -1,0 +1,94 @@
+"""What can go wrong in the coordinator, outside its wire and its registry.
+
+CoordinatorError
+├── StorageError               the disk or the object store failed
+│   ├── MissingObjectError     nothing is stored under that name
+│   ├── StorageFullError       no space left: nothing was stored under the name
+│   └── ObjectTooLargeError    more bytes than the reader is willing to take
+├── StorageUsageError          the caller's mistake: a bad address, name or prefix
+├── DamagedStateError          bytes that are not what their digest, signature or format says
+│   └── ForkedChainError       a record that does not follow the one before it
+├── CheckpointError            the background writer of checkpoints failed
+├── RecoveryError              the committed state cannot be rebuilt from what is stored
+├── UserCodeError              the user's factory cannot be imported, or made the wrong thing
+├── OptimizerError             no such optimizer, or it does not take that parameter
+└── ModelStateError            a state or vector that does not fit the model
+"""
+
+
+class CoordinatorError(Exception):
+    """Root of all errors of this package. `exit_code` is what a command ends with."""
+
+    exit_code = 1
+
+
+class StorageError(CoordinatorError):
+    """The disk or the object store failed. The message names the object and the cause."""
+
+    exit_code = 8
+
+
+class MissingObjectError(StorageError):
+    """Nothing is stored under that name."""
+
+    exit_code = 3
+
+
+class StorageFullError(StorageError):
+    """No space left (or over quota). Nothing was stored under the name; make room and try again."""
+
+
+class ObjectTooLargeError(StorageError):
+    """The stored object is larger than the reader is willing to take; nothing was read."""
+
+    exit_code = 5
+
+
+class StorageUsageError(CoordinatorError, ValueError):
+    """The caller's mistake: a bad storage address, object name or prefix."""
+
+    exit_code = 2
+
+
+class DamagedStateError(CoordinatorError):
+    """Stored bytes that are not what their digest, signature or format says. Do not use them."""
+
+    exit_code = 5
+
+
+class ForkedChainError(DamagedStateError):
+    """A commit record that does not follow the one before it: it was never committed here."""
+
+
+class CheckpointError(CoordinatorError):
+    """The background writer of checkpoints failed; the cause is chained and in the message."""
+
+    exit_code = 8
+
+
+class RecoveryError(CoordinatorError):
+    """The committed state cannot be rebuilt from what is stored. The message lists what is missing.
+
+    A coordinator that gets this must not lead: fetch what is missing from
+    another replica and recover again.
+    """
+
+    exit_code = 5
+
+
+class UserCodeError(CoordinatorError):
+    """The user's factory cannot be imported, raised, or made something that cannot be trained."""
+
+    exit_code = 2
+
+
+class OptimizerError(CoordinatorError, ValueError):
+    """No such optimizer, or it does not take that parameter or value."""
+
+    exit_code = 2
+
+
+class ModelStateError(CoordinatorError, ValueError):
+    """A state, vector or layout that does not fit the model it was given to."""
+
+    exit_code = 5

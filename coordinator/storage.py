@@ -1,0 +1,277 @@
+"""Durable objects by name: checkpoints, log entries, registry blobs.
+
+Every object is written whole or not at all and is immutable by convention (its
+name carries its digest). This is not the coordination store: nothing here is
+compared and set, and nobody is told of a change. Called by the update log, the
+checkpoints and the registry; `LocalStorage` is the one on a disk, and an object
+store fits the same five methods.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from pliska.coordinator.errors import (
+    MissingObjectError,
+    ObjectTooLargeError,
+    StorageError,
+    StorageFullError,
+    StorageUsageError,
+)
+
+NAME_CHARACTERS_MAX = 512
+"""Longest object name, slashes included."""
+SEGMENT_CHARACTERS_MAX = 128
+"""Longest part of a name between two slashes; a temporary file's name is 22 longer."""
+TEMPORARY_AGE_MAX_S = 3600.0
+"""A temporary file untouched for so long was left by a crash and is swept away."""
+
+_SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_TEMPORARY_SUFFIX = ".tmp"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Storage(Protocol):
+    """Objects by name, such as `jobs/digits/log/000000000012-0a1b2c3d4e5f6071.entry`.
+
+    A name is parts of letters, digits, `.`, `_` and `-` joined by `/`; no part
+    begins with a dot or a dash. Any other name is a `StorageUsageError`, so no
+    name leaves the storage. Methods may be called from any thread.
+    """
+
+    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> None:
+        """Store the joined chunks under `name`, in place of what was there.
+
+        On return the object is whole and survives a power cut. On an error the
+        name holds what it held before, or (where only the last sync failed) the
+        whole new object; never a part of one.
+
+        Raises:
+            StorageFullError: no space left.
+            StorageError: the disk or store failed.
+        """
+        ...
+
+    def read(self, name: str, bytes_max: int) -> bytes:
+        """Return the whole object.
+
+        Raises:
+            MissingObjectError: nothing is stored under the name.
+            ObjectTooLargeError: it is longer than `bytes_max`.
+            StorageError: the disk or store failed.
+        """
+        ...
+
+    def size(self, name: str) -> int | None:
+        """Return the length of the object in bytes, or None where there is none."""
+        ...
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names that begin with `prefix` (plain text, not a folder), sorted."""
+        ...
+
+    def delete(self, name: str) -> bool:
+        """Remove the object durably; False where there was none."""
+        ...
+
+
+def open_storage(address: str) -> Storage:
+    """Open the storage at `address`: a plain path or `file:PATH`.
+
+    Raises:
+        StorageUsageError: the address is empty or of a kind that is not supported.
+        StorageError: the directory cannot be made or opened.
+    """
+    matched = _SCHEME.fullmatch(address)
+    scheme, path = matched.groups() if matched else ("file", address)
+    if scheme != "file":
+        raise StorageUsageError(
+            f"storage {address!r}: {scheme!r} is not supported; write a path or file:PATH"
+        )
+    if path.startswith("///"):
+        path = path[2:]
+    if not path or path.startswith("//") or "\0" in path:
+        raise StorageUsageError(f"storage {address!r}: write a path or file:PATH")
+    storage = LocalStorage(Path(path))
+    storage.sweep(now=time.time())
+    return storage
+
+
+class LocalStorage:
+    """A directory of files. See `Storage` for what each method promises.
+
+    A file is written beside its final place, fsynced, renamed, and then the
+    directory is fsynced. A crash leaves at most a temporary file, which no
+    method shows and `sweep` removes. Symbolic links below the directory are refused.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Make the directory where it is missing and keep its real path."""
+        with _translated(str(directory), "open"):
+            _make_directories(directory)
+            self._root = directory.resolve(strict=True)
+
+    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> None:
+        """Store the joined chunks under `name`; see `Storage.write`."""
+        path = self._path(name)
+        with _translated(name, "write"):
+            _make_directories(path.parent)
+            temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY_SUFFIX}")
+            try:
+                _write_durably(temporary, chunks)
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+            _sync_directory(path.parent)
+
+    def read(self, name: str, bytes_max: int) -> bytes:
+        """Return the whole object; see `Storage.read`."""
+        path = self._path(name)
+        with _translated(name, "read"):
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise MissingObjectError(f"{name}: nothing is stored under this name") from error
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
+                size = os.fstat(descriptor).st_size
+                if size > bytes_max:
+                    raise ObjectTooLargeError(
+                        f"{name}: {size} bytes, more than the {bytes_max} that are read here"
+                    )
+                content = file.readall()
+        if len(content) != size:
+            raise StorageError(f"{name}: cut short while it was read ({len(content)} of {size})")
+        return content
+
+    def size(self, name: str) -> int | None:
+        """Return the length of the object in bytes, or None where there is none."""
+        path = self._path(name)
+        with _translated(name, "read"):
+            try:
+                status = path.lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names that begin with `prefix`, sorted."""
+        folder, _, start = prefix.rpartition("/")
+        if start and not _SEGMENT.fullmatch(start):
+            raise StorageUsageError(f"not a prefix of object names: {prefix!r}")
+        top = self._path(folder) if folder else self._root
+        with _translated(prefix, "list"):
+            found = (path.relative_to(self._root).as_posix() for path in _files(top))
+            return sorted(name for name in found if name.startswith(prefix) and is_name(name))
+
+    def delete(self, name: str) -> bool:
+        """Remove the object durably; False where there was none."""
+        path = self._path(name)
+        with _translated(name, "delete"):
+            try:
+                path.unlink()
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            _sync_directory(path.parent)
+            return True
+
+    def sweep(self, now: float) -> list[Path]:
+        """Remove temporary files that a crash left behind; return them.
+
+        Args:
+            now: seconds since 1970, compared with the files' own times.
+        """
+        removed = []
+        with _translated(str(self._root), "sweep"):
+            for path in _files(self._root):
+                if not (path.name.startswith(".") and path.name.endswith(_TEMPORARY_SUFFIX)):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    if now - path.lstat().st_mtime > TEMPORARY_AGE_MAX_S:
+                        path.unlink()
+                        removed.append(path)
+        return removed
+
+    def _path(self, name: str) -> Path:
+        """Return where `name` lies; a link on the way there is refused."""
+        if not is_name(name):
+            raise StorageUsageError(
+                f"not an object name: {name[:80]!r}; use letters, digits, '.', '_' and '-' "
+                f"in parts of at most {SEGMENT_CHARACTERS_MAX} joined by '/'"
+            )
+        path = self._root / name
+        for place in (path, *path.parents):
+            if place == self._root:
+                break
+            if place.is_symlink():
+                raise StorageError(
+                    f"{name}: {place} is a symbolic link, which storage never follows"
+                )
+        return path
+
+
+def is_name(text: str) -> bool:
+    """Say whether `text` is a valid object name (see `Storage`)."""
+    return len(text) <= NAME_CHARACTERS_MAX and all(
+        len(part) <= SEGMENT_CHARACTERS_MAX and _SEGMENT.fullmatch(part) is not None
+        for part in text.split("/")
+    )
+
+
+def _files(top: Path) -> Iterator[Path]:
+    """Yield the files below `top`; links to folders are not followed."""
+    for folder, _, files in os.walk(top):
+        for file in files:
+            yield Path(folder, file)
+
+
+def _write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o644)
+    try:
+        for chunk in chunks:
+            rest = memoryview(chunk).cast("B")
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _make_directories(directory: Path) -> None:
+    """Make what is missing on the way to `directory`, each entry durable in its parent."""
+    if directory.is_dir():
+        return
+    _make_directories(directory.parent)
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir()
+    _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _translated(name: str, action: str) -> Iterator[None]:
+    """Turn an error of the operating system into one of ours that names the object."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StorageFullError(
+                f"cannot {action} {name}: {error.strerror}; nothing was stored, make room"
+            ) from error
+        raise StorageError(f"cannot {action} {name}: {error.strerror or error}") from error
