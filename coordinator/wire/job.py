@@ -1,0 +1,250 @@
+"""The job file: what to train, with which rule, and when a round closes.
+
+A person writes it as TOML; the coordinator publishes its text in the store and
+workers parse the same text. A field whose annotation carries an expectation is
+a key of the file, and its dataclass is the reference. This module imports none
+of the user's code, no torch and no rule: the coordinator checks the rule's
+bound on n and f and the optimizer's parameters, and names their line with
+`Job.line_of`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from pliska.coordinator.wire.expectations import (
+    Arguments,
+    Choice,
+    OtherKeys,
+    Seconds,
+    Text,
+    Whole,
+)
+from pliska.coordinator.wire.job_reader import JOB_FILE_BYTES_MAX, JobFileError, read_values
+from pliska.coordinator.wire.toml_lines import TomlLines
+
+__all__ = [
+    "Checkpoint",
+    "Data",
+    "Evaluate",
+    "Job",
+    "JobFileError",
+    "Model",
+    "Optimizer",
+    "Rounds",
+    "Rule",
+    "load_job",
+    "parse_job",
+]
+
+WORKERS_MAX = 1024
+"""Workers of one job; each costs a row of the gradient buffer."""
+ROUNDS_MAX = 10**9
+BATCH_MAX = 2**20
+DEADLINE_MAX_S = 86_400.0
+
+_NAME = Text(
+    r"[a-z0-9][a-z0-9_-]{0,62}",
+    "1 to 63 lower-case letters, digits, '-' and '_', beginning with a letter or digit",
+)
+_FUNCTION = Text(
+    r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*",
+    'a function as "package.module:function"',
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is trained.
+
+    Attributes:
+        factory: The user's function that returns the `torch.nn.Module`.
+        arguments: Its keyword arguments.
+    """
+
+    factory: Annotated[str, _FUNCTION]
+    arguments: Annotated[Mapping[str, Any], Arguments()] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """What it is trained on.
+
+    Attributes:
+        factory: The user's function that returns the training and the test
+            dataset; each item is a pair of input and target tensors.
+        arguments: Its keyword arguments.
+        batch: Examples in one gradient of one worker.
+        loss: The function of (output, target) that a worker differentiates.
+    """
+
+    factory: Annotated[str, _FUNCTION]
+    arguments: Annotated[Mapping[str, Any], Arguments()] = field(default_factory=dict)
+    batch: Annotated[int, Whole(1, BATCH_MAX)] = 32
+    loss: Annotated[str, _FUNCTION] = "torch.nn.functional:cross_entropy"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How the workers' gradients become one.
+
+    Attributes:
+        name: A rule of `pliska.aggregation`.
+        parameters: The other keys of the table, such as `f`.
+    """
+
+    name: Annotated[str, _NAME]
+    parameters: Annotated[Mapping[str, Any], OtherKeys()] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """How the model takes a step along the aggregate.
+
+    Attributes:
+        name: Which of torch's optimizers.
+        parameters: The other keys of the table: `lr`, `momentum`, `weight_decay`, ….
+    """
+
+    name: Annotated[str, Choice(("sgd", "adam", "adamw"))]
+    parameters: Annotated[Mapping[str, Any], OtherKeys()] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How many rounds there are, and when one opens and closes.
+
+    Attributes:
+        count: Rounds after which the job is done.
+        workers: The first round opens when so many have joined.
+        quorum: Valid gradients without which no round closes; at most
+            `workers`. The rule's own bound on n may ask for more.
+        soft_deadline_s: So long after it opened, a round closes with the
+            quorum; before, it closes when every worker has answered.
+        deadline_s: So long after it opened, a round without its quorum is
+            abandoned with a reason and waits for workers again; at least
+            `soft_deadline_s`.
+    """
+
+    count: Annotated[int, Whole(1, ROUNDS_MAX)]
+    workers: Annotated[int, Whole(1, WORKERS_MAX)]
+    quorum: Annotated[int, Whole(1, WORKERS_MAX)]
+    soft_deadline_s: Annotated[float, Seconds(0.01, DEADLINE_MAX_S)] = 2.0
+    deadline_s: Annotated[float, Seconds(0.01, DEADLINE_MAX_S)] = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """When the whole state is written; between two, recovery replays the update log.
+
+    Attributes:
+        every: Rounds from one checkpoint to the next.
+        keep: How many of the newest stay on disk.
+    """
+
+    every: Annotated[int, Whole(1, ROUNDS_MAX)] = 10
+    keep: Annotated[int, Whole(1, 1000)] = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """When the model is measured on the test data.
+
+    Attributes:
+        every: Rounds from one evaluation to the next; the last round has one too.
+    """
+
+    every: Annotated[int, Whole(1, ROUNDS_MAX)] = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job file, every value checked.
+
+    Attributes:
+        name: Names the job in the store, in commands and in paths.
+        seed: Where the model's first parameters and the rounds' seeds come from.
+        model: What is trained.
+        data: What it is trained on.
+        rule: How the workers' gradients become one.
+        optimizer: How the model takes a step.
+        rounds: How many rounds there are, and when one closes.
+        checkpoint: When the whole state is written.
+        evaluate: When the model is measured.
+        text: The file itself, as it is published for the workers.
+        source: Where the text came from, for messages.
+    """
+
+    name: Annotated[str, _NAME]
+    model: Model
+    data: Data
+    rule: Rule
+    optimizer: Optimizer
+    rounds: Rounds
+    checkpoint: Checkpoint
+    evaluate: Evaluate
+    text: str = field(repr=False)
+    source: str
+    seed: Annotated[int, Whole(0, 2**63 - 1)] = 0
+
+    def line_of(self, key: str) -> int:
+        """The line of a dotted key such as `rule.f`; that of its table when it is absent."""
+        return TomlLines(self.text).line_of(tuple(key.split(".")))
+
+
+def load_job(path: str | Path) -> Job:
+    """Read and check a job file.
+
+    Raises:
+        JobFileError: It cannot be read, or something in it is wrong.
+    """
+    source = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(JOB_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise JobFileError(
+            source, None, f"cannot read the job file: {error.strerror}", "name a file that exists"
+        ) from error
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise JobFileError(source, line, "this is not UTF-8", "save the file as UTF-8") from error
+    return parse_job(text, source)
+
+
+def parse_job(text: str, source: str) -> Job:
+    """Check the text of a job file.
+
+    Args:
+        text: TOML, at most `JOB_FILE_BYTES_MAX` bytes.
+        source: Where it came from; errors name it.
+
+    Raises:
+        JobFileError: Something in it is wrong.
+    """
+    job = Job(**read_values(Job, text, source), text=text, source=source)
+    _require_order(job)
+    return job
+
+
+def _require_order(job: Job) -> None:
+    """Refuse values that are fine alone and wrong together."""
+    rounds = job.rounds
+    if rounds.quorum > rounds.workers:
+        raise JobFileError(
+            job.source,
+            job.line_of("rounds.quorum"),
+            f"rounds.quorum is {rounds.quorum}, more than rounds.workers ({rounds.workers})",
+            f"write a whole number from 1 to {rounds.workers}",
+        )
+    if rounds.soft_deadline_s > rounds.deadline_s:
+        raise JobFileError(
+            job.source,
+            job.line_of("rounds.soft_deadline_s"),
+            f"rounds.soft_deadline_s is {rounds.soft_deadline_s:g}, "
+            f"after rounds.deadline_s ({rounds.deadline_s:g})",
+            f"write at most {rounds.deadline_s:g}, or a later deadline_s",
+        )
