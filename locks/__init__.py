@@ -1,1 +1,62 @@
 """Locks, leader election and the coordination stores they stand on."""
+
+from pliska.locks.address import Address, connect
+from pliska.locks.backends.base import (
+    Absent,
+    Backend,
+    Create,
+    Delete,
+    Existing,
+    Guarantee,
+    Listing,
+    Record,
+    Revision,
+    Unmodified,
+    Update,
+)
+from pliska.locks.clock import Clock, ManualClock, SystemClock
+from pliska.locks.errors import (
+    AcquireTimeoutError,
+    ConflictError,
+    ForkedProcessError,
+    GrantLostError,
+    LockError,
+    LockUsageError,
+    NotHeldError,
+    OutcomeUnknownError,
+    SessionLostError,
+    StoreError,
+    StoreFormatError,
+    StoreUnavailableError,
+)
+
+__all__ = [
+    "Absent",
+    "AcquireTimeoutError",
+    "Address",
+    "Backend",
+    "Clock",
+    "ConflictError",
+    "Create",
+    "Delete",
+    "Existing",
+    "ForkedProcessError",
+    "GrantLostError",
+    "Guarantee",
+    "Listing",
+    "LockError",
+    "LockUsageError",
+    "ManualClock",
+    "NotHeldError",
+    "OutcomeUnknownError",
+    "Record",
+    "Revision",
+    "SessionLostError",
+    "StoreError",
+    "StoreFormatError",
+    "StoreUnavailableError",
+    "SystemClock",
+    "Unmodified",
+    "Update",
+    "connect",
+]

@@ -1,0 +1,260 @@
+"""A store inside this process: the twin of the real ones for tests and simulation.
+
+It keeps every promise of `Backend` except surviving the process. Two backends
+on one `MemoryStore` behave like two processes on one server. With a
+`ManualClock` leases end only when the test says so; sessions and recipes on it
+then take the same clock.
+"""
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pliska.locks.backends.base import (
+    CALL_TIMEOUT_S,
+    Change,
+    Check,
+    Guarantee,
+    Listing,
+    Record,
+    Revision,
+)
+from pliska.locks.backends.keys import check_key, check_operations, directory_of
+from pliska.locks.backends.transactional import TransactionalBackend, apply
+from pliska.locks.clock import Clock, SystemClock
+from pliska.locks.errors import SessionLostError, StoreUnavailableError
+from pliska.locks.process import HomeProcess
+
+CHANGES_KEPT = 10_000
+"""How far back the change log reaches; whoever asks about earlier is told to read again."""
+
+
+@dataclass(slots=True)
+class _Lease:
+    lease_s: float
+    ends_s: float
+
+
+class MemoryStore:
+    """The records, the sessions and who waits for what. Safe to use from any thread."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._records: dict[str, Record] = {}
+        self._leases: dict[str, _Lease] = {}
+        self._session_numbers = itertools.count(1)
+        self._revision = Revision(0)
+        self._changes: deque[tuple[Revision, str]] = deque(maxlen=CHANGES_KEPT)
+        self._waiting: dict[str, list[threading.Condition]] = {}
+
+    @classmethod
+    def named(cls, name: str) -> "MemoryStore":
+        """The store of this process called `name`; a new one when the name is empty."""
+        if not name:
+            return cls()
+        with _named_stores_lock:
+            return _named_stores.setdefault(name, cls())
+
+    def get(self, key: str) -> Record | None:
+        """Read one record."""
+        with self._lock:
+            self._end_expired_sessions()
+            return self._records.get(key)
+
+    def list(self, directory: str) -> Listing:
+        """Read the records directly below a directory, oldest first."""
+        with self._lock:
+            self._end_expired_sessions()
+            children = [r for r in self._records.values() if directory_of(r.key) == directory]
+            children.sort(key=lambda record: (record.created, record.key))
+            return Listing(tuple(children), self._revision)
+
+    def transact(self, checks: Sequence[Check], changes: Sequence[Change]) -> Revision:
+        """Apply all changes or none."""
+        with self._lock:
+            self._end_expired_sessions()
+            revision = Revision(self._revision + 1)
+            table = _Table(self._records, MappingProxyType(self._leases))
+            try:
+                apply(table, checks, changes, revision)
+            except BaseException:
+                table.undo()
+                raise
+            self._publish(revision, [change.key for change in changes])
+            return revision
+
+    def open_session(self, lease_s: float) -> str:
+        """Begin a session and return its id."""
+        with self._lock:
+            session_id = f"memory-{next(self._session_numbers)}"
+            self._leases[session_id] = _Lease(lease_s, self._clock.now_s() + lease_s)
+            return session_id
+
+    def renew(self, session_id: str) -> None:
+        """Count a session's lease from now on."""
+        with self._lock:
+            self._end_expired_sessions()
+            lease = self._leases.get(session_id)
+            if lease is None:
+                raise SessionLostError(f"session {session_id} has ended: open a new one")
+            lease.ends_s = self._clock.now_s() + lease.lease_s
+
+    def close_session(self, session_id: str) -> None:
+        """End a session and delete its records."""
+        with self._lock:
+            self._end_sessions([session_id])
+
+    def wait_for_change(self, path: str, after: Revision, timeout_s: float) -> bool:
+        """See `Backend.wait_for_change`."""
+        deadline_s = self._clock.now_s() + timeout_s
+        with self._lock:
+            condition = threading.Condition(self._lock)
+            self._waiting.setdefault(path, []).append(condition)
+            try:
+                while not self._has_changed(path, after):
+                    now_s = self._clock.now_s()
+                    if now_s >= deadline_s:
+                        return False
+                    next_end_s = min((lease.ends_s for lease in self._leases.values()), default=0.0)
+                    wake_s = min(deadline_s, next_end_s) if next_end_s > now_s else deadline_s
+                    self._clock.wait(condition, wake_s)
+                return True
+            finally:
+                self._waiting[path].remove(condition)
+                if not self._waiting[path]:
+                    del self._waiting[path]
+
+    def _has_changed(self, path: str, after: Revision) -> bool:
+        self._end_expired_sessions()
+        if len(self._changes) == CHANGES_KEPT and after < self._changes[0][0]:
+            return True
+        newer = itertools.takewhile(lambda change: change[0] > after, reversed(self._changes))
+        return any(path in (key, directory_of(key)) for _, key in newer)
+
+    def _end_expired_sessions(self) -> None:
+        now_s = self._clock.now_s()
+        self._end_sessions([id_ for id_, lease in self._leases.items() if lease.ends_s <= now_s])
+
+    def _end_sessions(self, session_ids: Sequence[str]) -> None:
+        for session_id in session_ids:
+            self._leases.pop(session_id, None)
+        ended = set(session_ids)
+        keys = [record.key for record in self._records.values() if record.session_id in ended]
+        for key in keys:
+            del self._records[key]
+        if keys:
+            self._publish(Revision(self._revision + 1), keys)
+
+    def _publish(self, revision: Revision, keys: Sequence[str]) -> None:
+        self._revision = revision
+        for key in keys:
+            self._changes.append((revision, key))
+            for path in (key, directory_of(key)):
+                for condition in self._waiting.get(path, ()):
+                    condition.notify_all()
+
+
+_named_stores: dict[str, MemoryStore] = {}
+_named_stores_lock = threading.Lock()
+
+
+class _Table:
+    """The records as a transaction sees them; remembers what it replaced."""
+
+    def __init__(self, records: dict[str, Record], leases: MappingProxyType[str, _Lease]) -> None:
+        self._records = records
+        self._leases = leases
+        self._before: dict[str, Record | None] = {}
+
+    def read(self, key: str) -> Record | None:
+        return self._records.get(key)
+
+    def has_session(self, session_id: str) -> bool:
+        return session_id in self._leases
+
+    def write(self, record: Record) -> None:
+        self._before.setdefault(record.key, self._records.get(record.key))
+        self._records[record.key] = record
+
+    def remove(self, record: Record) -> None:
+        self._before.setdefault(record.key, record)
+        del self._records[record.key]
+
+    def undo(self) -> None:
+        for key, record in self._before.items():
+            if record is None:
+                self._records.pop(key, None)
+            else:
+                self._records[key] = record
+
+
+class MemorySession:
+    """A lease in a `MemoryStore`."""
+
+    def __init__(self, store: MemoryStore, lease_s: float) -> None:
+        self._store = store
+        self.lease_s = lease_s
+        self.id = store.open_session(lease_s)
+
+    def renew(self, timeout_s: float) -> None:  # noqa: ARG002 - the protocol's; nothing here waits
+        """See `BackendSession.renew`."""
+        self._store.renew(self.id)
+
+    def close(self, timeout_s: float) -> None:  # noqa: ARG002 - the protocol's; nothing here waits
+        """See `BackendSession.close`."""
+        self._store.close_session(self.id)
+
+
+class MemoryBackend(TransactionalBackend):
+    """One client of a `MemoryStore`."""
+
+    guarantees = frozenset({Guarantee.LINEARIZABLE_READS})
+
+    def __init__(self, store: MemoryStore, address: str = "memory:") -> None:
+        self._store = store
+        self._home = HomeProcess()
+        self._is_closed = False
+        self.address = address
+
+    def open_session(self, lease_s: float, timeout_s: float = CALL_TIMEOUT_S) -> MemorySession:  # noqa: ARG002
+        """See `Backend.open_session`."""
+        return MemorySession(self._open_store(), lease_s)
+
+    def get(self, key: str, timeout_s: float = CALL_TIMEOUT_S) -> Record | None:  # noqa: ARG002
+        """See `Backend.get`."""
+        check_key(key)
+        return self._open_store().get(key)
+
+    def list(self, directory: str, timeout_s: float = CALL_TIMEOUT_S) -> Listing:  # noqa: ARG002
+        """See `Backend.list`."""
+        check_key(directory)
+        return self._open_store().list(directory)
+
+    def transact(
+        self,
+        checks: Sequence[Check],
+        changes: Sequence[Change],
+        timeout_s: float = CALL_TIMEOUT_S,  # noqa: ARG002
+    ) -> Revision:
+        """See `Backend.transact`."""
+        check_operations(checks, changes)
+        return self._open_store().transact(checks, changes)
+
+    def wait_for_change(self, path: str, after: Revision, timeout_s: float) -> bool:
+        """See `Backend.wait_for_change`."""
+        check_key(path)
+        return self._open_store().wait_for_change(path, after, timeout_s)
+
+    def close(self) -> None:
+        """See `Backend.close`."""
+        self._is_closed = True
+
+    def _open_store(self) -> MemoryStore:
+        self._home.check()
+        if self._is_closed:
+            raise StoreUnavailableError(f"the backend {self.address} is closed: connect again")
+        return self._store
