@@ -1,0 +1,59 @@
+"""The last committed version, as workers download it.
+
+One immutable snapshot at a time: a download never mixes tensors of two
+versions, and a slow one keeps its snapshot while newer versions come. Fed by
+`coordinator.driver`, read by `coordinator.server`, on one event loop.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A committed version.
+
+    Attributes:
+        version: Count of committed rounds.
+        digest: SHA-256 of the parameters, which the commit record names.
+        parameters: float32 [d], little endian, in the manifest's order.
+        commit: The signed commit record, so that the reader need not trust us.
+        is_final: No round follows.
+    """
+
+    version: int
+    digest: bytes
+    parameters: bytes
+    commit: bytes
+    is_final: bool
+
+
+class Publisher:
+    """Holds the last committed version and wakes whoever waits for a newer one."""
+
+    def __init__(self) -> None:
+        self._published: Published | None = None
+        self._changed = asyncio.Condition()
+
+    @property
+    def published(self) -> Published | None:
+        """The last committed version; None before the leader has recovered it."""
+        return self._published
+
+    async def publish(self, published: Published) -> None:
+        """Replace the version and wake all who wait."""
+        async with self._changed:
+            self._published = published
+            self._changed.notify_all()
+
+    async def newer_than(self, version: int, timeout_s: float) -> Published | None:
+        """Wait for a version above `version`; None when the time passes without one."""
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(lambda: self._is_newer(version))
+        except TimeoutError:
+            return None
+        return self._published
+
+    def _is_newer(self, version: int) -> bool:
+        return self._published is not None and self._published.version > version

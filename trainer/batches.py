@@ -1,0 +1,40 @@
+"""Which examples a worker reads in a round: the same answer in every process and every life.
+
+A batch depends only on (seed, round, worker), so a worker that restarts in the
+middle of a round computes, and signs, the same gradient again, and whoever
+audits it can draw the same batch.
+"""
+
+import hashlib
+
+import torch
+
+_DOMAIN = b"pliska batch 1"
+
+
+def batch_seed(seed: int, round_number: int, worker: str) -> int:
+    """Derive 63 bits from (seed, round, worker) by SHA-256."""
+    fields = (str(seed), str(round_number), worker)
+    message = _DOMAIN + b"".join(
+        len(field.encode()).to_bytes(4, "big") + field.encode() for field in fields
+    )
+    return int.from_bytes(hashlib.sha256(message).digest()[:8], "big") >> 1
+
+
+def batch_indices(
+    seed: int, round_number: int, worker: str, size: int, examples: int
+) -> torch.Tensor:
+    """Draw a batch.
+
+    Args:
+        seed: The job's seed.
+        round_number: The round that the gradient is for.
+        worker: The worker's name.
+        size: Examples in the batch.
+        examples: Examples in the training set.
+
+    Returns:
+        int64 [min(size, examples)], distinct, in the order drawn.
+    """
+    generator = torch.Generator().manual_seed(batch_seed(seed, round_number, worker))
+    return torch.randperm(examples, generator=generator)[:size]
