@@ -1,0 +1,129 @@
+"""`pliska key`: make keys, and enrol, list and revoke them in the store."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pliska.discovery.errors import KeyFileMissingError
+from pliska.discovery.keyring import Enrolled, Keyring, Role
+from pliska.discovery.keys import (
+    SCHEME,
+    key_id,
+    load_public_key,
+    new_private_key,
+    parse_public_text,
+    public_bytes,
+    public_text,
+    write_private_key,
+)
+from pliska.locks import connect
+from pliska.locks.presentation import OutputFormat, OutputOption, show_rows
+
+key = typer.Typer(no_args_is_help=True)
+
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        envvar="PLISKA_STORE",
+        help="Address of the coordination store, such as embedded:PATH.",
+    ),
+]
+DEFAULT_STORE = "embedded:./.pliska"
+
+
+@key.command()
+def new(
+    file: Annotated[Path, typer.Argument(help="Where the private key goes; never overwritten.")],
+) -> None:
+    """Make a private key in FILE, readable by you alone, and show its public half.
+
+    Keep FILE on the machine that signs with it. Give the public key (or FILE,
+    when it is the same machine) to `pliska key enroll`.
+    """
+    private = new_private_key()
+    write_private_key(file, private)
+    public = public_bytes(private)
+    typer.echo(f"private key  {file}")
+    typer.echo(f"key id       {key_id(public)}")
+    typer.echo(f"public key   {public_text(public)}")
+
+
+@key.command()
+def enroll(
+    name: Annotated[str, typer.Argument(help="Who signs with the key, such as w1.")],
+    public_key: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY",
+            help=f"A private or public key file, or a public key as text ({SCHEME}…).",
+        ),
+    ],
+    role: Annotated[Role, typer.Option(help="What its signatures may do.")] = Role.WORKER,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Let NAME sign with KEY, from now on.
+
+    Only the public half of a key is stored. A key has one name and a name has
+    one key: to change it, revoke the old one first.
+    """
+    public = _public_key(public_key)
+    with closing(connect(store)) as backend:
+        enrolled = Keyring(backend).enroll(name, role, public)
+    typer.echo(f"enrolled {enrolled.role} {enrolled.name} with {enrolled.key_id}")
+
+
+@key.command("list")
+def list_keys(
+    role: Annotated[Role | None, typer.Option(help="Show only keys of this role.")] = None,
+    output: OutputOption = OutputFormat.TABLE,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Show the enrolled keys, in the order of their enrolment."""
+    with closing(connect(store)) as backend:
+        enrolled = Keyring(backend).list(role)
+    columns = ["name", "role", "state", "key_id", "reason"]
+    show_rows(output, "keys", columns, [_row(each) for each in enrolled])
+
+
+@key.command()
+def revoke(
+    key_or_name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A name, or a key id to be exact.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why; shown in the list of keys.")],
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Refuse whatever NAME's key signs, at once and for ever.
+
+    The key stays in the list with its reason. NAME can then be enrolled with a
+    new key.
+    """
+    with closing(connect(store)) as backend:
+        revoked = Keyring(backend).revoke(key_or_name, reason)
+    typer.echo(f"revoked {revoked.key_id} of {revoked.role} {revoked.name}: {revoked.reason}")
+
+
+def _public_key(text: str) -> bytes:
+    """A public key from what the user wrote: the key itself, or the name of a file."""
+    if text.startswith(SCHEME):
+        return parse_public_text(text)
+    try:
+        return load_public_key(text)
+    except KeyFileMissingError as error:
+        raise KeyFileMissingError(
+            f"{error}: name a key file, or write the public key itself ({SCHEME}…)"
+        ) from error
+
+
+def _row(enrolled: Enrolled) -> dict[str, str | int | None]:
+    return {
+        "name": enrolled.name,
+        "role": enrolled.role,
+        "state": enrolled.state,
+        "key_id": enrolled.key_id,
+        "reason": enrolled.reason or None,
+        "public_key": public_text(enrolled.public_key),
+        "revision": enrolled.revision,
+    }
