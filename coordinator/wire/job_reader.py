@@ -51,8 +51,8 @@ def read_values(kind: type, text: str, source: str) -> dict[str, Any]:
     Raises:
         JobFileError: The text is not TOML, or a key or value is not as `kind` has it.
     """
-    document = _parse_toml(text, source)
-    return _Reader(source, TomlLines(text), kind).read_table(kind, document, ())
+    document, lines = _parse_toml(text, source)
+    return _Reader(source, lines, kind).read_table(kind, document, ())
 
 
 def tables_of(kind: type) -> dict[str, type]:
@@ -145,18 +145,18 @@ class _Reader:
         return JobFileError(self.source, line, f"{'.'.join(path)} {problem}", advice)
 
 
-def _parse_toml(text: str, source: str) -> dict[str, Any]:
+def _parse_toml(text: str, source: str) -> tuple[dict[str, Any], TomlLines]:
     if len(text.encode()) > JOB_FILE_BYTES_MAX:
         raise JobFileError(
             source, 1, "the job file is too long", f"write at most {JOB_FILE_BYTES_MAX} bytes"
         )
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text), TomlLines(text)
     except RecursionError as error:
         raise JobFileError(
             source, 1, "values are nested too deeply", "nest lists and tables less"
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a TOMLDecodeError, or int's limit on digits
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
         line = int(found.group(1)) if found else max(1, len(text.splitlines()))
         problem = str(error).partition(" (at ")[0]
