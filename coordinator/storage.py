@@ -238,8 +238,9 @@ def _write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
     descriptor = os.open(path, flags, 0o644)
     try:
         for chunk in chunks:
-            rest = memoryview(chunk).cast("B")
-            while rest:
+            view = memoryview(chunk)
+            rest = view.cast("B") if view.nbytes else view
+            while rest.nbytes:
                 rest = rest[os.write(descriptor, rest) :]
         os.fsync(descriptor)
     finally:

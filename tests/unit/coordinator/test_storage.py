@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+
 from pliska.coordinator.errors import (
     MissingObjectError,
     ObjectTooLargeError,
@@ -45,7 +47,8 @@ def test_a_write_takes_the_place_of_the_old_object(storage: LocalStorage) -> Non
 
 
 def test_a_view_of_any_shape_is_written_as_its_bytes(storage: LocalStorage) -> None:
-    storage.write("a", [memoryview(bytes(range(8))).cast("i")])
+    empty = np.zeros((0, 3), dtype=np.float32).data
+    storage.write("a", [memoryview(bytes(range(8))).cast("i"), empty])
 
     assert storage.read("a", 100) == bytes(range(8))
 
