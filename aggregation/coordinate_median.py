@@ -1,0 +1,30 @@
+"""The median of each coordinate."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pliska.aggregation.order_statistics import BandRule
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinateMedian(BandRule):
+    """Coordinate-wise median; for even n the mean of the two middle values.
+
+    Source: Yin, Chen, Ramchandran, Bartlett, "Byzantine-robust distributed
+    learning: towards optimal statistical rates", ICML 2018, Definition 1.
+    Breakdown point (n-1)/2: bound n >= 2f + 1. Cost O(n log^2 n) comparisons a
+    coordinate, one read of the rows. No deviation.
+    """
+
+    name: ClassVar[str] = "coordinate-median"
+    bound: ClassVar[str] = "n >= 2f + 1"
+
+    @property
+    def rows_min(self) -> int:
+        """A majority must be honest."""
+        return 2 * self.f + 1
+
+    def band(self, n: int, f: int) -> range:
+        """The middle rank, or the two middle ones."""
+        del f
+        return range((n - 1) // 2, n // 2 + 1)

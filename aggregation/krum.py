@@ -1,0 +1,104 @@
+"""Krum: the row whose nearest neighbours are nearest."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from pliska.aggregation.distances import Choice, DistanceRule
+from pliska.aggregation.errors import ParameterError
+
+Variant = Literal["blanchard", "kappa"]
+"""How many neighbours count: the paper's n-f-2, or n-f-1 as in the kappa-robustness literature."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Krum(DistanceRule):
+    """The row with the least score s(i), the sum of squared distances to its n-f-2 nearest others.
+
+    Of equal scores the first worker in canonical order wins. The aggregate is
+    that row, bit for bit.
+
+    Source: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine learning with
+    adversaries: Byzantine tolerant gradient descent", NeurIPS 2017, Section 4.
+    Bound 2f + 2 < n (Proposition 1). Cost O(n^2 d) for the distances, then
+    O(n^2 log n). The report's margin is 1 - s(i) / border, where the border
+    lies half way between the last kept and the first outvoted score.
+
+    Attributes:
+        variant: "blanchard" counts n-f-2 neighbours as the paper does. "kappa"
+            counts n-f-1, as ByzFL and ByzPy do, whose theory takes the row
+            itself as one of the n-f; it needs only n >= 2f + 1. On the same
+            rows they may choose differently.
+    """
+
+    name: ClassVar[str] = "krum"
+    bound: ClassVar[str] = "n >= 2f + 3 (variant kappa: n >= 2f + 1 and n >= f + 2)"
+
+    variant: Variant = "blanchard"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_variant(self.variant)
+
+    @property
+    def rows_min(self) -> int:
+        """Enough that every row has an honest majority around it."""
+        return neighbours_bound(self.f, self.variant)
+
+    def choose(self, distances: Tensor, f: int) -> Choice:
+        """Give all weight to the row of least score."""
+        scores = krum_scores(distances, f, self.variant)
+        return keep_best(scores, 1)
+
+
+def require_variant(variant: object) -> None:
+    """Raise `ParameterError` unless `variant` is one there is."""
+    if variant not in get_args(Variant):
+        known = " or ".join(repr(name) for name in get_args(Variant))
+        raise ParameterError(f"variant must be {known}, not {variant!r}")
+
+
+def neighbours_bound(f: int, variant: Variant) -> int:
+    """Return the smallest n for which the variant's theory holds."""
+    return 2 * f + 3 if variant == "blanchard" else max(2 * f + 1, f + 2)
+
+
+def krum_scores(distances: Tensor, f: int, variant: Variant) -> list[float]:
+    """Return each row's sum of squared distances to its nearest others.
+
+    Args:
+        distances: Squared distances, float64 [n, n], zero diagonal.
+        f: Faults to bear.
+        variant: How many neighbours count.
+    """
+    n = len(distances)
+    neighbours = n - f - 2 if variant == "blanchard" else n - f - 1
+    # A row is not its own neighbour. Its place in the sorted order would not
+    # tell which entry is itself: another row may be at distance zero too.
+    others = distances.clone().fill_diagonal_(torch.inf)
+    nearest = others.sort(dim=1).values[:, :neighbours]
+    scores: list[float] = nearest.sum(dim=1).tolist()
+    return scores
+
+
+def keep_best(scores: list[float], m: int) -> Choice:
+    """Share the weight equally among the m rows of least score; the first of equals wins."""
+    n = len(scores)
+    ranking = sorted(range(n), key=lambda i: (scores[i], i))
+    kept = frozenset(ranking[:m])
+    border = (scores[ranking[m - 1]] + scores[ranking[min(m, n - 1)]]) / 2
+    ranks = {row: rank + 1 for rank, row in enumerate(ranking)}
+    return Choice(
+        weights=[1 / m if i in kept else 0.0 for i in range(n)],
+        margins=[_margin(scores[i], border) for i in range(n)],
+        reasons=[
+            f"Krum score {scores[i]:.4g}, rank {ranks[i]} of {n}; the best {m} are kept"
+            for i in range(n)
+        ],
+    )
+
+
+def _margin(score: float, border: float) -> float:
+    return 1 - score / border if border > 0 else -score

@@ -1,0 +1,61 @@
+"""Multi-Krum: the mean of the rows that Krum likes best."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from pliska.aggregation.aggregator import require_count
+from pliska.aggregation.distances import Choice, DistanceRule
+from pliska.aggregation.krum import (
+    Variant,
+    keep_best,
+    krum_scores,
+    neighbours_bound,
+    require_variant,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiKrum(DistanceRule):
+    """Mean of the m rows with the least Krum scores.
+
+    m = 1 is Krum. Scores, variants, ties and margin are as in `Krum`.
+
+    Source: Blanchard, El Mhamdi, Guerraoui, Stainer, NeurIPS 2017, Section 5
+    (the m-Krum variant; the paper leaves m open). The default m is n-f-2, the
+    largest for which Byzantine resilience was shown with this score (El
+    Mhamdi, Guerraoui, Rouault, "Fast and robust distributed learning in high
+    dimension", 2019, Section 4); for the kappa variant it is n-f as in ByzFL.
+    Robustness bounds for Multi-Krum: Bareilles et al., arXiv 2602.03899, 2026.
+    Bound n >= 2f + 3 and n >= m + f. Cost as Krum's plus one read of m rows.
+
+    Attributes:
+        m: Rows to average, 1 to n-f; None takes the variant's default for the
+            n of the round.
+        variant: See `Krum`.
+    """
+
+    name: ClassVar[str] = "multi-krum"
+    bound: ClassVar[str] = "n >= 2f + 3 (variant kappa: n >= 2f + 1 and n >= f + 2), and n >= m + f"
+
+    m: int | None = None
+    variant: Variant = "blanchard"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_variant(self.variant)
+        if self.m is not None:
+            require_count("m", self.m, 1)
+
+    @property
+    def rows_min(self) -> int:
+        """Krum's bound, and m honest rows beside the f."""
+        return max(neighbours_bound(self.f, self.variant), (self.m or 0) + self.f)
+
+    def choose(self, distances: Tensor, f: int) -> Choice:
+        """Share the weight among the m best."""
+        n = len(distances)
+        default = n - f - 2 if self.variant == "blanchard" else n - f
+        scores = krum_scores(distances, f, self.variant)
+        return keep_best(scores, default if self.m is None else self.m)
