@@ -1,0 +1,78 @@
+"""Every hard limit on what arrives over the wire or waits on it.
+
+A limit is checked before the memory it bounds is allocated. What goes over one
+is refused with `TooLargeError` or `MalformedError`, never cut short. These are
+the protocol's ceilings; a coordinator may set lower ones of its own.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+# What an encoded message may hold.
+MESSAGE_BYTES_MAX = 16 * MIB
+"""One encoded message, whatever its type (the largest is a manifest)."""
+TEXT_BYTES_MAX = 4 * KIB
+"""One text field, where its type says nothing narrower."""
+BLOB_BYTES_MAX = MESSAGE_BYTES_MAX
+"""One bytes field, where its type says nothing narrower."""
+ITEMS_MAX = 65_536
+"""Items of one sequence field, where its type says nothing narrower."""
+NAME_BYTES_MAX = 128
+"""A name of a job, worker, key, codec or lease."""
+LEASES_MAX = 1024
+"""Data leases that one gradient may claim to have used."""
+CODEC_PARAMETERS_MAX = 16
+"""Parameters of one codec."""
+
+# What a gradient may weigh.
+TENSORS_MAX = 65_536
+"""Entries of one manifest."""
+TENSOR_RANK_MAX = 32
+"""Axes of one tensor."""
+DIMENSION_MAX = 2**31
+"""Numbers in one gradient."""
+CHUNK_BYTES = MIB
+"""The fixed piece that a hash tree has one leaf for."""
+PAYLOAD_BYTES_MAX = 8 * GIB
+"""One encoded gradient: `DIMENSION_MAX` float32 numbers."""
+ENVELOPE_BYTES_MAX = 64 * KIB
+"""The signed header in front of a payload."""
+FRAME_BYTES_MAX = (
+    4 + ENVELOPE_BYTES_MAX + 32 * (PAYLOAD_BYTES_MAX // CHUNK_BYTES) + PAYLOAD_BYTES_MAX
+)
+"""One whole gradient message."""
+CHUNKS_UNVERIFIED_MAX = 4
+"""Chunks of one payload that may wait for their hash while later ones arrive."""
+
+# What a reply may weigh.
+REPLY_BYTES_MAX = 64 * KIB
+"""One reply in JSON."""
+REASON_CHARACTERS_MAX = 1024
+"""The reason in a reply or a receipt; a longer one is cut by its sender."""
+
+# What an HTTP server holds for strangers.
+CONNECTIONS_MAX = 1024
+"""Open connections of one server, those still shaking hands included."""
+HEADER_LINE_BYTES_MAX = 8 * KIB
+"""The request line, and each header line."""
+HEADERS_MAX = 64
+"""Header lines of one request."""
+BODY_BYTES_MAX = FRAME_BYTES_MAX
+"""One request body, unless the server is told a lower one."""
+PIECE_BYTES = MIB
+"""What is written at once before the connection is drained."""
+READ_BUFFER_BYTES = 256 * KIB
+"""What one connection may have received but not yet handed to its reader."""
+HANDSHAKE_TIMEOUT_S = 10.0
+"""From the connection to the end of the TLS handshake."""
+IDLE_TIMEOUT_S = 30.0
+"""A connection without a complete request header is closed after this."""
+STALL_TIMEOUT_S = 20.0
+"""A body piece may take this, plus its size at `BODY_BYTES_PER_S_MIN`."""
+BODY_BYTES_PER_S_MIN = 64 * KIB
+"""Slower senders and readers than this are cut off."""
+REFUSED_BODY_DRAIN_S = 5.0
+"""How long the rest of a refused body is read and dropped, so that the reply gets through."""
+CLOSE_TIMEOUT_S = 5.0
+"""How long a closing server waits for the handlers that still run."""
