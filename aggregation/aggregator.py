@@ -83,13 +83,16 @@ class Rule(ABC):
 
     name: ClassVar[str]
     """Name in a job file."""
-    bound: ClassVar[str]
-    """The rule's requirement on n as a formula."""
 
     f: int
 
     def __post_init__(self) -> None:
         require_count("f", self.f, 0)
+
+    @property
+    @abstractmethod
+    def bound(self) -> str:
+        """The rule's requirement on n as a formula, such as `n >= 2f + 3`."""
 
     @property
     @abstractmethod
@@ -165,10 +168,7 @@ class Rule(ABC):
         if len(refused) > self.f:
             raise TooManyBadRowsError(self.name, n, self.f, self.bound, refused)
         made = self.combine(handed_in.rows.select(admitted), self.f - len(refused))
-        state = None
-        if handed_in.layout is not None:
-            counters = handed_in.counters(admitted)
-            state = handed_in.layout.unflatten(made.vector, counters)
+        state = handed_in.state(made.vector, admitted) if handed_in.state else None
         workers = [handed_in.workers[i] for i in admitted]
         report = _report(workers, made, refused, handed_in.rows.measured)
         return Aggregation(handed_in.restore(made.vector), report, state)

@@ -63,7 +63,8 @@ def alie(
         count: Rows to forge.
         generator: Unused.
         z: Standard deviations to move by; None takes the paper's largest
-            unnoticeable one, for n = h + count workers (0 for few workers).
+            unnoticeable one for n = h + count workers. That is 0 unless nearly
+            half of them collude, so small drills set it, to 1.5 say.
     """
     del generator
     if z is None:

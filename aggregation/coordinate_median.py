@@ -17,7 +17,11 @@ class CoordinateMedian(BandRule):
     """
 
     name: ClassVar[str] = "coordinate-median"
-    bound: ClassVar[str] = "n >= 2f + 1"
+
+    @property
+    def bound(self) -> str:
+        """See the class."""
+        return "n >= 2f + 1"
 
     @property
     def rows_min(self) -> int:

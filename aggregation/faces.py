@@ -9,7 +9,7 @@ mutated, and nothing is copied but state dicts.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,7 +24,9 @@ from pliska.aggregation.rows import Rows
 Array = NDArray[Any]
 State = Mapping[str, Tensor]
 Input = Tensor | Array | GradientBuffer | Sequence[Tensor] | Sequence[Array] | Sequence[State]
-Key = TypeVar("Key")
+
+FLOATING_ARRAYS = (np.float16, np.float32, np.float64)
+"""NumPy dtypes that torch has too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +37,16 @@ class Submission:
         workers: Ids of the workers in `rows`.
         rows: The rows that have the common shape and dtype.
         refused: Reason by worker for the rows that have not.
-        restore: Turns the aggregate, flat [d], into what the caller handed in.
-        counters: Integer entries to put beside the aggregate, from the
-            positions of the rows that passed the gate; empty unless state dicts.
-        layout: Of the state dicts, if that is what was handed in.
+        restore: Gives the aggregate, flat [d], the shape and dtype of a row.
+        state: Makes a state dict of the aggregate, given the positions of the
+            rows that passed the gate; None unless state dicts were handed in.
     """
 
     workers: tuple[str, ...]
     rows: Rows
     refused: dict[str, str]
     restore: Callable[[Tensor], Any]
-    counters: Callable[[Sequence[int]], dict[str, Tensor]]
-    layout: StateLayout | None = None
+    state: Callable[[Tensor, Sequence[int]], dict[str, Tensor]] | None = None
 
 
 def canonical(workers: Sequence[str]) -> list[int]:
@@ -81,6 +81,8 @@ def submission(rows: Input, workers: Sequence[str] | None) -> Submission:
         raise ShapeError(
             f"rows must be [n, d], not {tuple(rows.shape)}; use rows[:, None] if d = 1"
         )
+    if not given:
+        return Submission((), Rows((), 0), {}, lambda vector: vector)
     if all(isinstance(row, Tensor) for row in given):
         return _of_tensors(ids, given)
     if all(isinstance(row, np.ndarray) for row in given):
@@ -114,13 +116,13 @@ def _of_buffer(buffer: GradientBuffer, workers: Sequence[str] | None) -> Submiss
         rows=Rows(tuple(filled[i].values for i in order), buffer.d),
         refused={},
         restore=lambda vector: vector,
-        counters=_no_counters,
     )
 
 
 def _of_tensors(workers: Sequence[str], given: Sequence[Tensor]) -> Submission:
-    expected = _most_common([(row.shape, row.dtype, row.device) for row in given])
-    shape, dtype, _ = expected or (torch.Size([0]), torch.float32, None)
+    kinds = Counter((row.shape, row.dtype, row.device) for row in given)
+    expected = kinds.most_common(1)[0][0]  # of equally common ones the first
+    shape, dtype, device = expected
     if not dtype.is_floating_point:
         raise ShapeError(f"rows are {dtype}; only floating tensors can be aggregated")
     fitting, refused = [], {}
@@ -129,49 +131,59 @@ def _of_tensors(workers: Sequence[str], given: Sequence[Tensor]) -> Submission:
             fitting.append(i)
         else:
             refused[workers[i]] = (
-                f"{row.dtype} {tuple(row.shape)} on {row.device}, expected {dtype} {tuple(shape)}"
+                f"{row.dtype} {tuple(row.shape)} on {row.device}, "
+                f"expected {dtype} {tuple(shape)} on {device}"
             )
     return Submission(
         workers=tuple(workers[i] for i in fitting),
         rows=Rows(tuple(given[i].detach().reshape(-1) for i in fitting), shape.numel()),
         refused=refused,
         restore=lambda vector: vector.to(dtype).reshape(shape),
-        counters=_no_counters,
     )
 
 
 def _of_arrays(workers: Sequence[str], given: Sequence[Array]) -> Submission:
-    for worker, row in zip(workers, given, strict=True):
-        if row.dtype.kind not in "fiub":
-            raise ShapeError(f"row of worker {worker!r} is {row.dtype}, not an array of numbers")
-    # torch warns about sharing read-only memory, and cannot hold foreign byte orders.
-    shared = [
-        torch.from_numpy(
-            row
-            if row.flags.writeable and row.dtype.isnative and min(row.strides, default=0) >= 0
-            else row.astype(row.dtype.newbyteorder("="), order="C")
-        )
-        for row in given
-    ]
-    inner = _of_tensors(workers, shared)
+    floating = [i for i, row in enumerate(given) if row.dtype in FLOATING_ARRAYS]
+    if not floating:
+        raise ShapeError(f"rows are {given[0].dtype}; only floating arrays can be aggregated")
+    inner = _of_tensors([workers[i] for i in floating], [_shared(given[i]) for i in floating])
+    refused = {
+        worker: f"{row.dtype} is no floating dtype"
+        for worker, row in zip(workers, given, strict=True)
+        if row.dtype not in FLOATING_ARRAYS
+    }
     return Submission(
         workers=inner.workers,
         rows=inner.rows,
-        refused=inner.refused,
+        refused=inner.refused | refused,
         restore=lambda vector: cast("Tensor", inner.restore(vector)).numpy(),
-        counters=_no_counters,
     )
 
 
+def _shared(array: Array) -> Tensor:
+    """Return a tensor over the memory of `array`, or over a copy where torch cannot share it.
+
+    torch cannot hold foreign byte orders or negative strides, and warns about
+    memory that is read-only.
+    """
+    if array.flags.writeable and array.dtype.isnative and min(array.strides, default=0) >= 0:
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C"))
+
+
 def _of_states(workers: Sequence[str], given: Sequence[State]) -> Submission:
-    layout = _most_common([StateLayout.of(state) for state in given])
-    if layout is None:
-        raise ShapeError("there are no state dicts")
-    refused = {
-        worker: reason
-        for worker, state in zip(workers, given, strict=True)
-        if (reason := layout.mismatch(state))
-    }
+    readable, refused = [], {}
+    for worker, state in zip(workers, given, strict=True):
+        try:
+            readable.append(StateLayout.of(state))
+        except ShapeError as error:
+            refused[worker] = str(error)
+    if not readable:
+        raise ShapeError(f"no state dict can be read; worker {workers[0]!r}: {refused[workers[0]]}")
+    layout = Counter(readable).most_common(1)[0][0]
+    for worker, state in zip(workers, given, strict=True):
+        if worker not in refused and (reason := layout.mismatch(state)):
+            refused[worker] = reason
     fitting = [i for i, worker in enumerate(workers) if worker not in refused]
     states = [given[i] for i in fitting]
     return Submission(
@@ -179,19 +191,10 @@ def _of_states(workers: Sequence[str], given: Sequence[State]) -> Submission:
         rows=Rows(tuple(layout.flatten(state) for state in states), layout.measured),
         refused=refused,
         restore=lambda vector: vector,
-        counters=lambda positions: _median_counters(layout, [states[i] for i in positions]),
-        layout=layout,
+        state=lambda vector, positions: layout.unflatten(
+            vector, _median_counters(layout, [states[i] for i in positions])
+        ),
     )
-
-
-def _most_common(keys: Sequence[Key]) -> Key | None:
-    """Return the key that most rows share; of equally common ones the first."""
-    return Counter(keys).most_common(1)[0][0] if keys else None
-
-
-def _no_counters(positions: Sequence[int]) -> dict[str, Tensor]:
-    del positions
-    return {}
 
 
 def _median_counters(layout: StateLayout, states: Sequence[State]) -> dict[str, Tensor]:

@@ -34,7 +34,6 @@ class Krum(DistanceRule):
     """
 
     name: ClassVar[str] = "krum"
-    bound: ClassVar[str] = "n >= 2f + 3 (variant kappa: n >= 2f + 1 and n >= f + 2)"
 
     variant: Variant = "blanchard"
 
@@ -43,9 +42,14 @@ class Krum(DistanceRule):
         require_variant(self.variant)
 
     @property
+    def bound(self) -> str:
+        """That of the variant."""
+        return krum_bound(self.variant)
+
+    @property
     def rows_min(self) -> int:
-        """Enough that every row has an honest majority around it."""
-        return neighbours_bound(self.f, self.variant)
+        """The smallest n that satisfies `bound`."""
+        return krum_rows_min(self.f, self.variant)
 
     def choose(self, distances: Tensor, f: int) -> Choice:
         """Give all weight to the row of least score."""
@@ -60,8 +64,13 @@ def require_variant(variant: object) -> None:
         raise ParameterError(f"variant must be {known}, not {variant!r}")
 
 
-def neighbours_bound(f: int, variant: Variant) -> int:
-    """Return the smallest n for which the variant's theory holds."""
+def krum_bound(variant: Variant) -> str:
+    """Return the formula for which the variant's theory holds."""
+    return "n >= 2f + 3" if variant == "blanchard" else "n >= 2f + 1 and n >= f + 2"
+
+
+def krum_rows_min(f: int, variant: Variant) -> int:
+    """Return the smallest n that satisfies `krum_bound`."""
     return 2 * f + 3 if variant == "blanchard" else max(2 * f + 1, f + 2)
 
 

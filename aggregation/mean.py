@@ -17,9 +17,13 @@ class Mean(BandRule):
     """
 
     name: ClassVar[str] = "mean"
-    bound: ClassVar[str] = "n >= f + 1"
 
     f: int = 0
+
+    @property
+    def bound(self) -> str:
+        """See the class."""
+        return "n >= f + 1"
 
     @property
     def rows_min(self) -> int:

@@ -10,8 +10,9 @@ from pliska.aggregation.distances import Choice, DistanceRule
 from pliska.aggregation.krum import (
     Variant,
     keep_best,
+    krum_bound,
+    krum_rows_min,
     krum_scores,
-    neighbours_bound,
     require_variant,
 )
 
@@ -37,7 +38,6 @@ class MultiKrum(DistanceRule):
     """
 
     name: ClassVar[str] = "multi-krum"
-    bound: ClassVar[str] = "n >= 2f + 3 (variant kappa: n >= 2f + 1 and n >= f + 2), and n >= m + f"
 
     m: int | None = None
     variant: Variant = "blanchard"
@@ -49,9 +49,15 @@ class MultiKrum(DistanceRule):
             require_count("m", self.m, 1)
 
     @property
+    def bound(self) -> str:
+        """Krum's bound, and m rows beside the f."""
+        chosen = "" if self.m is None else f" and n >= m + f (m = {self.m})"
+        return krum_bound(self.variant) + chosen
+
+    @property
     def rows_min(self) -> int:
-        """Krum's bound, and m honest rows beside the f."""
-        return max(neighbours_bound(self.f, self.variant), (self.m or 0) + self.f)
+        """The smallest n that satisfies `bound`."""
+        return max(krum_rows_min(self.f, self.variant), (self.m or 0) + self.f)
 
     def choose(self, distances: Tensor, f: int) -> Choice:
         """Share the weight among the m best."""

@@ -18,7 +18,11 @@ class TrimmedMean(BandRule):
     """
 
     name: ClassVar[str] = "trimmed-mean"
-    bound: ClassVar[str] = "n >= 2f + 1"
+
+    @property
+    def bound(self) -> str:
+        """See the class."""
+        return "n >= 2f + 1"
 
     @property
     def rows_min(self) -> int:
