@@ -1,0 +1,215 @@
+"""Waits for changes of the embedded store, and notices dead sessions while it waits.
+
+One thread a backend asks SQLite whether anything was committed and wakes only
+those whose path changed; waiting threads themselves cost nothing. It runs only
+while somebody waits. What it finds in the change log has no gaps, since each
+waiter first registers and then looks at what has happened already.
+"""
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterable
+
+from pliska.locks.backends.base import Revision
+from pliska.locks.backends.embedded_database import Database
+from pliska.locks.backends.embedded_schema import open_connection, translated_errors
+from pliska.locks.errors import LockError, StoreUnavailableError
+
+POLL_BUSY_S = 0.005
+"""How often to look while the store is in use."""
+POLL_IDLE_S = 0.015
+"""How often to look when nothing was committed for `IDLE_AFTER_S`."""
+IDLE_AFTER_S = 2.0
+CRASH_CHECK_S = 0.02
+"""How often to ask whether the processes of other sessions live."""
+REAP_TIMEOUT_S = 1.0
+FAULT_PAUSE_S = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+class ChangeWatcher:
+    """Wakes threads of this process when a path changes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._waiting: dict[str, list[threading.Event]] = {}
+        self._wake = threading.Event()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        self._seen = Revision(0)
+
+    def wait(self, path: str, after: Revision, timeout_s: float) -> bool:
+        """See `Backend.wait_for_change`."""
+        changed = threading.Event()
+        self._register(path, changed)
+        try:
+            if self._has_changed(path, after):
+                return True
+            return changed.wait(timeout_s)
+        finally:
+            with self._lock:
+                self._waiting[path].remove(changed)
+                if not self._waiting[path]:
+                    del self._waiting[path]
+
+    def nudge(self) -> None:
+        """Look at once: this process has committed something."""
+        if self._waiting:
+            self._wake.set()
+
+    def close(self) -> None:
+        """Stop the thread and wake everybody."""
+        with self._lock:
+            self._is_closed = True
+            thread = self._thread
+        self._wake.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        self._notify_all()
+
+    def _register(self, path: str, changed: threading.Event) -> None:
+        with self._lock:
+            if self._is_closed:
+                raise StoreUnavailableError("this backend is closed: connect again")
+            if self._thread is None:
+                self._seen = self._current_revision()
+                self._thread = threading.Thread(
+                    target=self._run, name="pliska-store-watch", daemon=True
+                )
+                self._thread.start()
+            is_first = not self._waiting
+            self._waiting.setdefault(path, []).append(changed)
+        if is_first:
+            self._wake.set()
+
+    def _current_revision(self) -> Revision:
+        with self._database.connection() as connection:
+            return Revision(connection.execute("SELECT revision FROM store").fetchone()[0])
+
+    def _has_changed(self, path: str, after: Revision) -> bool:
+        with self._database.reading() as connection:
+            logged = connection.execute(
+                "SELECT 1 FROM changes WHERE revision > ? AND (key = ? OR directory = ?) LIMIT 1",
+                (after, path, path),
+            ).fetchone()
+            if logged is not None:
+                return True
+            (log_from,) = connection.execute("SELECT log_from FROM store").fetchone()
+            if after >= log_from:
+                return False
+            # The log does not reach back to `after`. A record that still stands
+            # unmodified was not deleted in between, and 0 says that there was none.
+            record = connection.execute(
+                "SELECT modified FROM records WHERE key = ?", (path,)
+            ).fetchone()
+            return bool(after > 0 if record is None else record[0] > after)
+
+    def _run(self) -> None:
+        with translated_errors(self._database.path):
+            connection = open_connection(self._database.path)
+        try:
+            poll = _Poll(self._database, connection, self._seen)
+            while not self._is_closed:
+                self._wake.wait(poll.pause_s if self._waiting else None)
+                self._wake.clear()
+                self._look(poll)
+        finally:
+            connection.close()
+
+    def _look(self, poll: "_Poll") -> None:
+        try:
+            self._notify(poll.changed_paths())
+            poll.end_dead_sessions()
+        except LockError as error:
+            # Whoever waits reads again and meets the error itself.
+            _log.warning("watching the embedded store failed: reason=%s", error)
+            self._notify_all()
+            if not self._is_closed:
+                threading.Event().wait(FAULT_PAUSE_S)
+
+    def _notify(self, paths: Iterable[str] | None) -> None:
+        if paths is None:
+            self._notify_all()
+            return
+        with self._lock:
+            for path in paths:
+                for changed in self._waiting.get(path, ()):
+                    changed.set()
+
+    def _notify_all(self) -> None:
+        with self._lock:
+            for waiting in self._waiting.values():
+                for changed in waiting:
+                    changed.set()
+
+
+class _Poll:
+    """What the watching thread has seen so far."""
+
+    def __init__(self, database: Database, connection: sqlite3.Connection, seen: Revision) -> None:
+        self._database = database
+        self._connection = connection
+        self._seen = seen
+        self._data_version = -1
+        self._ends_s: dict[str, float] = {}
+        self._last_change_s = 0.0
+        self._next_crash_check_s = 0.0
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait until the next look."""
+        idle_s = self._database.clock.now_s() - self._last_change_s
+        return POLL_BUSY_S if idle_s < IDLE_AFTER_S else POLL_IDLE_S
+
+    def changed_paths(self) -> Iterable[str] | None:
+        """The keys and directories that changed since the last look; None for perhaps all."""
+        with translated_errors(self._database.path):
+            (data_version,) = self._connection.execute("PRAGMA data_version").fetchone()
+            if data_version == self._data_version:
+                return ()
+            self._data_version = data_version
+            self._last_change_s = self._database.clock.now_s()
+            return self._read_changes()
+
+    def _read_changes(self) -> Iterable[str] | None:
+        self._connection.execute("BEGIN")
+        try:
+            revision, log_from = self._connection.execute(
+                "SELECT revision, log_from FROM store"
+            ).fetchone()
+            rows = self._connection.execute(
+                "SELECT key, directory FROM changes WHERE revision > ?", (self._seen,)
+            ).fetchall()
+            self._ends_s = dict(self._connection.execute("SELECT id, ends_s FROM sessions"))
+        finally:
+            self._connection.execute("ROLLBACK")
+        has_gap = self._seen < log_from
+        self._seen = Revision(revision)
+        return None if has_gap else {path for row in rows for path in row}
+
+    def end_dead_sessions(self) -> None:
+        """End the sessions whose lease ran out or whose process died."""
+        now_s = self._database.clock.now_s()
+        if now_s < self._next_crash_check_s:
+            return
+        self._next_crash_check_s = now_s + CRASH_CHECK_S
+        is_abandoned = self._database.lock_file.is_abandoned
+        dead = [
+            id_
+            for id_, ends_s in self._ends_s.items()
+            if ends_s <= now_s or is_abandoned(int(id_, 16))
+        ]
+        if dead:
+            end_dead_sessions(self._database, dead, REAP_TIMEOUT_S)
+
+
+def end_dead_sessions(database: Database, suspects: Iterable[str], timeout_s: float) -> None:
+    """End those of `suspects` whose process died; `writing` ends those whose lease ran out."""
+    is_abandoned = database.lock_file.is_abandoned
+    with database.writing(timeout_s) as table:
+        table.end_sessions(
+            [id_ for id_ in suspects if table.has_session(id_) and is_abandoned(int(id_, 16))]
+        )
