@@ -74,5 +74,13 @@ BODY_BYTES_PER_S_MIN = 64 * KIB
 """Slower senders and readers than this are cut off."""
 REFUSED_BODY_DRAIN_S = 5.0
 """How long the rest of a refused body is read and dropped, so that the reply gets through."""
-CLOSE_TIMEOUT_S = 5.0
-"""How long a closing server waits for the handlers that still run."""
+CLOSE_TIMEOUT_S = 2.5
+"""How long a closing server waits for the handlers that still run, before it cancels them."""
+CERTIFICATE_BYTES_MAX = 64 * KIB
+"""A server's certificate in PEM."""
+
+# What an HTTP client holds open.
+CLIENT_CONNECTIONS_MAX = 32
+"""Connections to one server; a request beyond them waits for one to come free."""
+CLIENT_IDLE_TIMEOUT_S = 10.0
+"""An unused connection is dropped after this, well before the server would."""

@@ -1,0 +1,309 @@
+"""The transport's server over HTTP/1.1 and TLS 1.3, on aiohttp.
+
+It gives strangers nothing for free: a bounded number of connections,
+handshakes and request headers against the clock, bodies only with an announced
+length, and a lowest pace both ways. What requests mean is the handler's matter.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from pliska.coordinator.wire import limits
+from pliska.coordinator.wire.errors import (
+    MalformedError,
+    RefusedError,
+    StalledBodyError,
+    TooLargeError,
+    TruncatedBodyError,
+)
+from pliska.coordinator.wire.replies import Reply, ReplyCode
+from pliska.coordinator.wire.transport import Handler, Request, Response
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What one server grants; see `limits.py` for each."""
+
+    connections_max: int = limits.CONNECTIONS_MAX
+    body_bytes_max: int = limits.BODY_BYTES_MAX
+    handshake_timeout_s: float = limits.HANDSHAKE_TIMEOUT_S
+    idle_timeout_s: float = limits.IDLE_TIMEOUT_S
+    stall_timeout_s: float = limits.STALL_TIMEOUT_S
+    refused_body_drain_s: float = limits.REFUSED_BODY_DRAIN_S
+    close_timeout_s: float = limits.CLOSE_TIMEOUT_S
+
+
+class HttpServer:
+    """Serves one handler until it is closed.
+
+    Args:
+        handler: Answers each request; it may take its time (long polls).
+        context: From `tls.server_context`.
+        host: Address to listen on.
+        port: Port to listen on; 0 for any free one.
+        granted: Limits.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        context: ssl.SSLContext,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        granted: ServerLimits = ServerLimits(),
+    ) -> None:
+        self._handler = handler
+        self._context = context
+        self._host = host
+        self._port = port
+        self._granted = granted
+        self._listener: socket.socket | None = None
+        self._web: web.Server | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._connections: set[_Connection] = set()
+        self._all_closed = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin to listen.
+
+        Raises:
+            OSError: The address is taken or not ours.
+        """
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        self._listener = socket.create_server((self._host, self._port), family=family, backlog=128)
+        self._listener.setblocking(False)
+        self._web = web.Server(self._answer)
+        self._accepting = asyncio.create_task(self._accept(self._listener))
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        if self._listener is None:
+            raise RuntimeError("a server has an address once it is started")
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    @property
+    def address(self) -> str:
+        """The `host:port` it listens on."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{host}:{self.port}"
+
+    async def close(self) -> None:
+        """Stop listening, let running handlers end, cancel those that do not, disconnect."""
+        if self._listener is None or self._web is None or self._accepting is None:
+            return
+        self._accepting.cancel()
+        await asyncio.wait([self._accepting])
+        self._listener.close()
+        for handshake in self._handshakes:
+            handshake.cancel()
+        self._web.pre_shutdown()
+        await self._web.shutdown(self._granted.close_timeout_s)
+        try:
+            async with asyncio.timeout(self._granted.close_timeout_s):
+                while self._connections:
+                    self._all_closed.clear()
+                    await self._all_closed.wait()
+        except TimeoutError:
+            logger.warning("connections left open at close count=%d", len(self._connections))
+
+    async def _accept(self, listener: socket.socket) -> None:
+        """Take connections, each with its handshake in a task of its own."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                # Out of file descriptors: those that are open will be closed by their limits.
+                logger.warning("cannot accept connections reason=%s", error)
+                await asyncio.sleep(0.1)
+                continue
+            if len(self._connections) + len(self._handshakes) >= self._granted.connections_max:
+                logger.warning("connection refused reason=over %d", self._granted.connections_max)
+                connection.close()
+                continue
+            handshake = asyncio.create_task(self._shake_hands(connection))
+            self._handshakes.add(handshake)
+            handshake.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._connection,
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=self._granted.handshake_timeout_s,
+                ssl_shutdown_timeout=1.0,
+            )
+        except OSError as error:
+            logger.info("handshake failed reason=%s", error)
+
+    def _connection(self) -> "_Connection":
+        if self._web is None:
+            raise RuntimeError("connections come after start")
+        return _Connection(
+            self._web,
+            self._connections,
+            self._all_closed,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=self._granted.idle_timeout_s,
+            lingering_time=self._granted.refused_body_drain_s,
+            read_bufsize=limits.READ_BUFFER_BYTES,
+            max_line_size=limits.HEADER_LINE_BYTES_MAX,
+            max_field_size=limits.HEADER_LINE_BYTES_MAX,
+            max_headers=limits.HEADERS_MAX,
+            auto_decompress=False,
+            access_log=None,
+        )
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = None
+        try:
+            body = _HttpBody(request, self._granted)
+            response = await self._handler(_request_of(request, body))
+        except RefusedError as error:
+            response = Response.of_reply(Reply.to_refusal(error))
+        except Exception:
+            # The worker learns nothing from our traceback; the operator does.
+            logger.exception("request failed method=%s path=%s", request.method, request.path)
+            response = Response(500, {"content-type": "text/plain"}, b"internal error\n")
+        return await self._send(request, response, is_last=body is None or body.remaining > 0)
+
+    async def _send(
+        self, request: web.BaseRequest, response: Response, *, is_last: bool
+    ) -> web.StreamResponse:
+        """Write a response in pieces, at the reader's pace but not below the lowest."""
+        body = memoryview(response.body or b"").cast("B")
+        sending = web.StreamResponse(status=response.status, headers=dict(response.headers))
+        sending.content_length = len(body)
+        if is_last:
+            # The rest of the request's body is of no use: this connection ends here.
+            sending.force_close()
+        try:
+            async with asyncio.timeout(self._granted.stall_timeout_s):
+                await sending.prepare(request)
+            for offset in range(
+                0, 0 if request.method == "HEAD" else len(body), limits.PIECE_BYTES
+            ):
+                piece = body[offset : offset + limits.PIECE_BYTES]
+                async with asyncio.timeout(_longest_s(len(piece), self._granted)):
+                    await sending.write(piece)
+            async with asyncio.timeout(self._granted.stall_timeout_s):
+                await sending.write_eof()
+        except TimeoutError as error:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError("the reader of a response stood still") from error
+        return sending
+
+
+class _HttpBody:
+    """The body of one request, read from aiohttp's stream."""
+
+    def __init__(self, request: web.BaseRequest, granted: ServerLimits) -> None:
+        if "Transfer-Encoding" in request.headers:
+            raise MalformedError("announce the length of the body in Content-Length")
+        self.length = request.content_length or 0
+        if self.length > granted.body_bytes_max:
+            raise TooLargeError("the body", size=self.length, limit=granted.body_bytes_max)
+        self.remaining = self.length
+        self._granted = granted
+        self._stream = request.content
+
+    async def read_into(self, view: memoryview) -> None:
+        """Fill the view exactly, or raise `TruncatedBodyError`."""
+        if len(view) > self.remaining:
+            raise TruncatedBodyError(f"the body ends {len(view) - self.remaining} bytes early")
+        filled = 0
+        try:
+            async with asyncio.timeout(_longest_s(len(view), self._granted)):
+                while filled < len(view):
+                    data = await self._stream.read(len(view) - filled)
+                    if not data:
+                        raise TruncatedBodyError(f"the body ends {self.remaining} bytes early")
+                    view[filled : filled + len(data)] = data
+                    filled += len(data)
+                    self.remaining -= len(data)
+        except TimeoutError as error:
+            raise StalledBodyError(
+                f"the body came too slowly: {filled} of {len(view)} bytes in "
+                f"{_longest_s(len(view), self._granted):.0f} s"
+            ) from error
+        except (web.RequestPayloadError, OSError) as error:
+            raise TruncatedBodyError("the connection broke within the body") from error
+
+    async def read(self, limit: int) -> bytes:
+        """Read all that remains, or raise `TooLargeError` or `TruncatedBodyError`."""
+        if self.remaining > limit:
+            raise TooLargeError("the body", size=self.remaining, limit=limit)
+        data = bytearray(self.remaining)
+        await self.read_into(memoryview(data))
+        return bytes(data)
+
+
+class _Connection(web.RequestHandler):
+    """One connection, counted while it is open, that does not log strangers' tracebacks."""
+
+    __slots__ = ("_all_closed", "_open")
+
+    def __init__(
+        self,
+        server: web.Server,
+        open_connections: set["_Connection"],
+        all_closed: asyncio.Event,
+        **options: Any,
+    ) -> None:
+        super().__init__(server, **options)
+        self._open = open_connections
+        self._all_closed = all_closed
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._open.add(self)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._open.discard(self)
+        self._all_closed.set()
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is not HTTP, as any other malformed message."""
+        logger.info("not a request remote=%s reason=%s", request.remote, message or exc)
+        reply = Reply(code=ReplyCode.SCHEMA, reason="this is not an HTTP/1.1 request of ours")
+        response = web.Response(
+            status=status, body=reply.to_json(), content_type="application/json"
+        )
+        response.force_close()
+        return response
+
+
+def _longest_s(count: int, granted: ServerLimits) -> float:
+    return granted.stall_timeout_s + count / limits.BODY_BYTES_PER_S_MIN
+
+
+def _request_of(request: web.BaseRequest, body: _HttpBody) -> Request:
+    return Request(
+        method=request.method,
+        path=request.path,
+        query=dict(request.query),
+        headers={name.lower(): value for name, value in request.headers.items()},
+        body=body,
+        remote=request.remote or "",
+    )
