@@ -33,9 +33,12 @@ StoreOption = Annotated[
 DEFAULT_STORE = "embedded:./.pliska"
 
 
-@key.command()
+@key.command(epilog="Example: pliska key new w1.pem")
 def new(
-    file: Annotated[Path, typer.Argument(help="Where the private key goes; never overwritten.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="Where the private key goes; never overwritten."),
+    ],
 ) -> None:
     """Make a private key in FILE, readable by you alone, and show its public half.
 
@@ -50,9 +53,11 @@ def new(
     typer.echo(f"public key   {public_text(public)}")
 
 
-@key.command()
+@key.command(epilog="Example: pliska key enroll w1 w1.pem --store embedded:./.pliska")
 def enroll(
-    name: Annotated[str, typer.Argument(help="Who signs with the key, such as w1.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Who signs with the key, such as w1.")
+    ],
     public_key: Annotated[
         str,
         typer.Argument(
@@ -74,7 +79,7 @@ def enroll(
     typer.echo(f"enrolled {enrolled.role} {enrolled.name} with {enrolled.key_id}")
 
 
-@key.command("list")
+@key.command("list", epilog="Example: pliska key list --role worker -o json")
 def list_keys(
     role: Annotated[Role | None, typer.Option(help="Show only keys of this role.")] = None,
     output: OutputOption = OutputFormat.TABLE,
@@ -87,7 +92,7 @@ def list_keys(
     show_rows(output, "keys", columns, [_row(each) for each in enrolled])
 
 
-@key.command()
+@key.command(epilog='Example: pliska key revoke w1 --reason "laptop lost"')
 def revoke(
     key_or_name: Annotated[
         str, typer.Argument(metavar="NAME", help="A name, or a key id to be exact.")

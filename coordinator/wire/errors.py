@@ -16,7 +16,8 @@ WireError
 │   ├── NoProgressError         the other side stood still for longer than allowed
 │   └── ReplyLostError          the connection broke: the request may or may not have taken effect
 ├── ReplySizeError              a reply is larger than the caller allowed
-└── CertificateError            a certificate cannot be read or does not hold together
+├── CertificateError            a certificate cannot be read or does not hold together
+└── JobFileError                the job file is wrong: where, what, and what to write instead
 """
 
 from typing import ClassVar
@@ -144,3 +145,24 @@ class CertificateError(WireError):
     """A certificate or its key cannot be read, or they do not belong together."""
 
     exit_code = 2
+
+
+class JobFileError(WireError):
+    """The job file is wrong.
+
+    Args:
+        source: The file, or where the text came from.
+        line: Counted from 1; None when the file could not be read at all.
+        message: What is wrong.
+        advice: What to write instead.
+    """
+
+    exit_code = 2
+
+    def __init__(self, source: str, line: int | None, message: str, advice: str) -> None:
+        place = source if line is None else f"{source}:{line}"
+        super().__init__(f"{place}: {message}; {advice}")
+        self.source = source
+        self.line = line
+        self.message = message
+        self.advice = advice

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from pliska.coordinator.wire.errors import JobFileError
 from pliska.coordinator.wire.expectations import (
     Arguments,
     Choice,
@@ -21,7 +22,8 @@ from pliska.coordinator.wire.expectations import (
     Text,
     Whole,
 )
-from pliska.coordinator.wire.job_reader import JOB_FILE_BYTES_MAX, JobFileError, read_values
+from pliska.coordinator.wire.job_reader import JOB_FILE_BYTES_MAX, read_values
+from pliska.coordinator.wire.limits import CONNECTIONS_MAX
 from pliska.coordinator.wire.toml_lines import TomlLines
 
 __all__ = [
@@ -38,8 +40,8 @@ __all__ = [
     "parse_job",
 ]
 
-WORKERS_MAX = 1024
-"""Workers of one job; each costs a row of the gradient buffer."""
+WORKERS_MAX = CONNECTIONS_MAX // 4
+"""Workers of one job; each may hold several connections, beside those of people and tools."""
 ROUNDS_MAX = 10**9
 BATCH_MAX = 2**20
 DEADLINE_MAX_S = 86_400.0

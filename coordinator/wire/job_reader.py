@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
+from pliska.coordinator.wire.errors import JobFileError
 from pliska.coordinator.wire.expectations import (
     Expectation,
     OtherKeys,
@@ -22,27 +23,6 @@ from pliska.coordinator.wire.toml_lines import KeyPath, TomlLines
 
 JOB_FILE_BYTES_MAX = 64 * 1024
 """A job file fits a store's record with room to spare."""
-
-
-class JobFileError(Exception):
-    """The job file is wrong: where, what, and what to write instead.
-
-    Attributes:
-        source: The file, or where the text came from.
-        line: Counted from 1; None when the file could not be read at all.
-        message: What is wrong.
-        advice: What to write instead.
-    """
-
-    exit_code = 2
-
-    def __init__(self, source: str, line: int | None, message: str, advice: str) -> None:
-        place = source if line is None else f"{source}:{line}"
-        super().__init__(f"{place}: {message}; {advice}")
-        self.source = source
-        self.line = line
-        self.message = message
-        self.advice = advice
 
 
 def read_values(kind: type, text: str, source: str) -> dict[str, Any]:

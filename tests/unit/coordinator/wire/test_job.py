@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pliska.coordinator.wire.job import Job, JobFileError, load_job, parse_job
+from pliska.coordinator.wire.errors import JobFileError
+from pliska.coordinator.wire.job import Job, load_job, parse_job
 from pliska.coordinator.wire.job_reader import JOB_FILE_BYTES_MAX
 
 ROOT = Path(__file__).parents[4]
