@@ -12,7 +12,7 @@ import ssl
 from dataclasses import dataclass
 from typing import Any
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from pliska.coordinator.wire import limits
 from pliska.coordinator.wire.errors import (
@@ -158,7 +158,7 @@ class HttpServer:
             self._all_closed,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=self._granted.idle_timeout_s,
-            lingering_time=self._granted.refused_body_drain_s,
+            lingering_time=0.0,
             read_bufsize=limits.READ_BUFFER_BYTES,
             max_line_size=limits.HEADER_LINE_BYTES_MAX,
             max_field_size=limits.HEADER_LINE_BYTES_MAX,
@@ -178,7 +178,11 @@ class HttpServer:
             # The worker learns nothing from our traceback; the operator does.
             logger.exception("request failed method=%s path=%s", request.method, request.path)
             response = Response(500, {"content-type": "text/plain"}, b"internal error\n")
-        return await self._send(request, response, is_last=body is None or body.remaining > 0)
+        is_refused_unread = body is None or body.remaining > 0
+        sent = await self._send(request, response, is_last=is_refused_unread)
+        if is_refused_unread:
+            await _drain(request.content, self._granted.refused_body_drain_s)
+        return sent
 
     async def _send(
         self, request: web.BaseRequest, response: Response, *, is_last: bool
@@ -292,6 +296,16 @@ class _Connection(web.RequestHandler):
         )
         response.force_close()
         return response
+
+
+async def _drain(stream: StreamReader, drain_s: float) -> None:
+    """Drop the rest of a body for a while: closing at once could lose the reply on its way."""
+    try:
+        async with asyncio.timeout(drain_s):
+            while await stream.readany():
+                pass
+    except (TimeoutError, web.RequestPayloadError, OSError):
+        pass
 
 
 def _longest_s(count: int, granted: ServerLimits) -> float:
