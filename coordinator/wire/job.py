@@ -119,13 +119,15 @@ class Rounds:
 
     Attributes:
         count: Rounds after which the job is done.
-        workers: The first round opens when so many have joined.
-        quorum: Valid gradients without which no round closes; at most
+        workers: The first round opens at once when so many have joined, and
+            with the quorum after it has waited `soft_deadline_s` for more.
+        quorum: Gradients without which no round closes, those of refused
+            content included, since each spends one of the rule's f; at most
             `workers`. The rule's own bound on n may ask for more.
         soft_deadline_s: So long after it opened, a round closes with the
             quorum; before, it closes when every worker has answered.
-        deadline_s: So long after it opened, a round without its quorum is
-            abandoned with a reason and waits for workers again; at least
+        deadline_s: So long after it opened, a round without its quorum starts
+            again with the workers that are there, and says why; at least
             `soft_deadline_s`.
     """
 
