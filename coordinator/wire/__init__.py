@@ -16,6 +16,7 @@ from pliska.coordinator.wire.errors import (
     BadSignatureError,
     CertificateError,
     DigestError,
+    JobFileError,
     MalformedError,
     NonFiniteError,
     NoProgressError,
@@ -40,6 +41,7 @@ from pliska.coordinator.wire.frame import (
     seal,
 )
 from pliska.coordinator.wire.hash_tree import ChunkVerifier
+from pliska.coordinator.wire.job import Job, load_job, parse_job
 from pliska.coordinator.wire.limits import CHUNK_BYTES
 from pliska.coordinator.wire.manifest import Manifest, TensorEntry
 from pliska.coordinator.wire.messages import EMPTY, PROTOCOL, GradientHeader, Hello, Receipt
@@ -84,6 +86,8 @@ __all__ = [
     "GradientHeader",
     "Handler",
     "Hello",
+    "Job",
+    "JobFileError",
     "KeyLookup",
     "Length",
     "MalformedError",
@@ -122,6 +126,8 @@ __all__ = [
     "decode",
     "encode",
     "gradient_frame",
+    "load_job",
+    "parse_job",
     "peek",
     "read_envelope",
     "receive_payload",
