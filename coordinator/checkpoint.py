@@ -71,7 +71,7 @@ class CheckpointStore:
         Raises:
             StorageError: the disk failed or is full; the checkpoint does not count.
         """
-        place = self._place(checkpoint)
+        place = self.place(checkpoint.version, checkpoint.record_digest)
         files = []
         for number, tensors in enumerate(_split(state.tensors)):
             name = f"state-{number:05d}.safetensors"
@@ -110,7 +110,8 @@ class CheckpointStore:
             self._storage.read(f"{place}/{_MANIFEST}", MANIFEST_BYTES_MAX), place
         )
         checkpoint = manifest.checkpoint
-        if manifest.job != self._job or self._place(checkpoint) != place:
+        expected = self.place(checkpoint.version, checkpoint.record_digest)
+        if manifest.job != self._job or expected != place:
             raise DamagedStateError(f"{place}: its manifest belongs elsewhere")
         tensors: dict[str, torch.Tensor] = {}
         for name, size in manifest.files:
@@ -147,8 +148,9 @@ class CheckpointStore:
             removed.append(place)
         return removed
 
-    def _place(self, checkpoint: Checkpoint) -> str:
-        return f"{self._folder}{checkpoint.version:012d}-{checkpoint.record_digest.hex()[:16]}"
+    def place(self, version: int, record_digest: bytes) -> str:
+        """Return the folder of the checkpoint of this version and commit record."""
+        return f"{self._folder}{version:012d}-{record_digest.hex()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)

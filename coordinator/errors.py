@@ -10,7 +10,6 @@ CoordinatorError
 │   └── ForkedChainError       a record that does not follow the one before it
 ├── CheckpointError            the background writer of checkpoints failed
 ├── RecoveryError              the committed state cannot be rebuilt from what is stored
-├── UserCodeError              the user's factory cannot be imported, or made the wrong thing
 ├── OptimizerError             no such optimizer, or it does not take that parameter
 └── ModelStateError            a state or vector that does not fit the model
 """
@@ -76,16 +75,22 @@ class RecoveryError(CoordinatorError):
     exit_code = 5
 
 
-class UserCodeError(CoordinatorError):
-    """The user's factory cannot be imported, raised, or made something that cannot be trained."""
-
-    exit_code = 2
-
-
 class OptimizerError(CoordinatorError, ValueError):
-    """No such optimizer, or it does not take that parameter or value."""
+    """No such optimizer, or it does not take that parameter or value.
+
+    Attributes:
+        message: What is wrong.
+        advice: What to write instead.
+        parameter: The parameter at fault; None where it is the optimizer's name.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, advice: str, parameter: str | None) -> None:
+        super().__init__(f"{message}; {advice}")
+        self.message = message
+        self.advice = advice
+        self.parameter = parameter
 
 
 class ModelStateError(CoordinatorError, ValueError):

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from pliska.coordinator.wire import hash_tree
+
 _DOMAIN = b"pliska/training-state/1"
 
 
@@ -71,6 +73,15 @@ def tensor_bytes(tensor: torch.Tensor) -> memoryview:
     """Return the elements in C order as bytes, without a copy where they already lie so."""
     flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
     return flat.numpy().data
+
+
+def vector_digest(vector: torch.Tensor) -> bytes:
+    """Return the root of the hash tree over the bytes of a float32 vector [d], 32 bytes.
+
+    Whoever receives the bytes in chunks can check each chunk against this root.
+    """
+    view = tensor_bytes(vector)
+    return hash_tree.root(hash_tree.leaves(view), view.nbytes)
 
 
 def _add(hasher: "hashlib._Hash", field: bytes) -> None:

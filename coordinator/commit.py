@@ -1,0 +1,202 @@
+"""The commit record: what one round did, signed by the leader and chained to the round before.
+
+It names everything that the step depended on, so that a version can be
+recomputed and its contributors proven. The newest one stands in the
+coordination store; each is kept in the update log with its aggregate. This
+module neither stores nor decides: see `update_log` and `recovery`.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Annotated, ClassVar
+
+from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.wire.encoding import Digest, Length, Name, Unique
+from pliska.coordinator.wire.errors import WireError
+from pliska.coordinator.wire.job import WORKERS_MAX
+from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX
+from pliska.coordinator.wire.signing import (
+    KeyLookup,
+    Signed,
+    Signer,
+    peek,
+    pre_authentication_encoding,
+    verify,
+)
+
+RECORD_BYTES_MAX = 8 * 2**20
+"""Largest signed record that is read; `WORKERS_MAX` contributions fit."""
+PARAMETERS_MAX = 64
+"""Parameters of one rule."""
+GENESIS = bytes(32)
+"""Stands for the digest of the record before the first one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contribution:
+    """What became of one worker's gradient in the round.
+
+    Attributes:
+        payload_root: Root of the hash tree in the worker's signed header.
+        verdict: `kept`, `outvoted` or `refused`, as the rule reports it.
+        weight: Its share of the aggregate, 0 to 1.
+        score: How suspicious it looked (see `aggregation.WorkerReport`).
+        reason: The same for people.
+    """
+
+    worker: Name
+    incarnation: Unique
+    payload_root: Digest
+    verdict: Name
+    weight: float
+    score: float
+    reason: Annotated[str, Length(0, 4 * REASON_CHARACTERS_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRecord:
+    """One committed round.
+
+    Attributes:
+        epoch: Of the leader that committed it (fencing token).
+        version: The model version that it made, one more than the last.
+        base_digest: Of the parameters before the step.
+        parameters_digest: Of the parameters after it.
+        state_digest: Of the whole training state after it.
+        mode: How the round was run, `sync` for one.
+        rule: Name of the rule, with `rule_parameters` as (name, JSON value),
+            sorted by name.
+        contributions: Sorted by worker.
+        learning_rate: Of the step.
+        seed: Of the round.
+        aggregate_digest: Root of the hash tree over the aggregate's float32 bytes.
+        previous: Digest of the record before it, or `GENESIS`.
+        issued_at: Seconds since 1970 by the leader's clock; advisory only.
+    """
+
+    wire_type: ClassVar[str] = "pliska/commit/1"
+
+    job: Name
+    epoch: int
+    round: int
+    version: int
+    mode: Name
+    mode_epoch: int
+    base_digest: Digest
+    parameters_digest: Digest
+    state_digest: Digest
+    rule: Name
+    rule_parameters: Annotated[
+        tuple[tuple[Name, Annotated[str, Length(1, 256)]], ...], Length(0, PARAMETERS_MAX)
+    ]
+    contributions: Annotated[tuple[Contribution, ...], Length(0, WORKERS_MAX)]
+    learning_rate: float
+    seed: int
+    aggregate_digest: Digest
+    previous: Digest
+    issued_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit record with its signature.
+
+    Made by `sign`, by `verified` (from bytes that anybody may have written) or
+    by `expected` (from bytes whose digest a trusted record names).
+    """
+
+    record: CommitRecord
+    signed: Signed
+
+    @classmethod
+    def sign(cls, record: CommitRecord, signer: Signer) -> "Commit":
+        """Sign a record.
+
+        Raises:
+            MalformedError: A field of it is out of bounds.
+        """
+        return cls(record, signer.sign(record))
+
+    @classmethod
+    def verified(cls, data: bytes, job: str, key_lookup: KeyLookup) -> "Commit":
+        """Read a signed record and check its signature.
+
+        Args:
+            data: What `to_bytes` returned once.
+            job: The job that it must be of.
+            key_lookup: Knows the keys of coordinators, also of those that have
+                been revoked since: their records stay valid.
+
+        Raises:
+            DamagedStateError: The bytes are no record of this job, or not
+                signed by a key that the lookup knows.
+        """
+        try:
+            signed = Signed.from_bytes(data, RECORD_BYTES_MAX)
+            record = verify(signed, CommitRecord, key_lookup).message
+        except WireError as error:
+            raise DamagedStateError(f"the commit record of {job} is refused: {error}") from error
+        if record.job != job:
+            raise DamagedStateError(f"the commit record is of the job {record.job}, not {job}")
+        return cls(record, signed)
+
+    @classmethod
+    def expected(cls, data: bytes, digest: bytes) -> "Commit":
+        """Read a signed record that must have this digest; the digest stands for its signature.
+
+        Raises:
+            DamagedStateError: It is no record, or another one.
+        """
+        try:
+            signed = Signed.from_bytes(data, RECORD_BYTES_MAX)
+            record = peek(signed, CommitRecord).claim
+        except WireError as error:
+            raise DamagedStateError(f"not a commit record: {error}") from error
+        commit = cls(record, signed)
+        if commit.digest != digest:
+            raise DamagedStateError(
+                f"another commit record than the committed one: round {record.round}, "
+                f"epoch {record.epoch}, digest {commit.digest.hex()[:16]}"
+            )
+        return commit
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of what is signed, 32 bytes: the record's name in the chain."""
+        return sha256(
+            pre_authentication_encoding(self.signed.payload_type, self.signed.body)
+        ).digest()
+
+    def to_bytes(self) -> bytes:
+        """Return record and signature for the store and the log."""
+        return self.signed.to_bytes()
+
+
+def break_in_chain(previous: Commit | None, record: CommitRecord) -> str | None:
+    """Say why `record` does not follow `previous`, or return None where it does.
+
+    Args:
+        previous: The commit before it; None where `record` must be the first.
+        record: Of the same job.
+    """
+    if previous is None:
+        if record.previous != GENESIS or record.version != 1:
+            return f"version {record.version} is not the first of its chain"
+        return None
+    before = previous.record
+    if record.previous != previous.digest:
+        return (
+            f"version {record.version} names another record before it than version {before.version}"
+        )
+    if record.version != before.version + 1 or record.round <= before.round:
+        return (
+            f"version {record.version} of round {record.round} follows "
+            f"version {before.version} of round {before.round}"
+        )
+    if record.epoch < before.epoch:
+        return f"version {record.version} is of epoch {record.epoch}, after epoch {before.epoch}"
+    if record.base_digest != before.parameters_digest:
+        return (
+            f"version {record.version} starts from other parameters than version {before.version}"
+        )
+    return None

@@ -1,0 +1,230 @@
+"""The model being trained: the user's module, one torch optimizer, and their exact state.
+
+The coordinator steps it along aggregates; gradients are made by workers. It
+knows no rounds, no files and no network. Not safe for use from two threads at
+once; evaluating counts as use.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from pliska.aggregation.layout import StateLayout
+from pliska.coordinator.errors import ModelStateError
+from pliska.coordinator.optimizer import NamedOptimizer
+from pliska.coordinator.training_module import (
+    Example,
+    build_module,
+    layout_of,
+    manifest_of,
+    trainable,
+)
+from pliska.coordinator.training_state import TrainingState, vector_digest
+from pliska.coordinator.wire.job import Job
+from pliska.coordinator.wire.manifest import Manifest
+
+EVALUATION_BATCH = 256
+"""Examples that are evaluated at once."""
+
+_PARAMETER, _CONSTANT, _OPTIMIZER = "parameters/", "constants/", "optimizer/"
+
+
+class TrainingModel:
+    """Parameters and optimizer of one job.
+
+    All parameters and their gradients are views of two flat float32 vectors,
+    so a step copies the aggregate once and nothing else.
+
+    Attributes:
+        layout: Where each trainable parameter lies in the flat vector.
+        step: Optimizer steps taken since the job's first parameters.
+    """
+
+    def __init__(self, module: nn.Module, optimizer: str, settings: Mapping[str, Any]) -> None:
+        """Take over a module that `build_module` has checked.
+
+        Args:
+            module: Its parameters are moved into one flat vector, values unchanged.
+            optimizer: Name of a torch optimizer, as a job file has it.
+            settings: Its parameters.
+
+        Raises:
+            OptimizerError: No such optimizer, or not with these parameters.
+        """
+        self.layout: StateLayout = layout_of(module)
+        self.step = 0
+        self._module = module
+        self._trainable = trainable(module)
+        self._flat = self.layout.flatten(self._trainable)
+        self._gradient = torch.zeros_like(self._flat)
+        gradients = self.layout.unflatten(self._gradient)
+        for name, values in self.layout.unflatten(self._flat).items():
+            self._trainable[name].data = values
+            self._trainable[name].grad = gradients[name]
+        self._optimizer = NamedOptimizer(optimizer, settings, self._trainable)
+        self._constants = _constants(module, self._trainable)
+
+    @classmethod
+    def build(cls, job: Job) -> "TrainingModel":
+        """Make the job's model as it is before the first round.
+
+        Raises:
+            JobFileError: The model's factory is missing or made something unfit.
+            OptimizerError: The optimizer's parameters are wrong (`job_check`
+                says so with the line).
+        """
+        return cls(build_module(job), job.optimizer.name, job.optimizer.parameters)
+
+    @property
+    def dimension(self) -> int:
+        """Length d of the flat vector."""
+        return self.layout.d
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the next step."""
+        return self._optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        self._optimizer.learning_rate = value
+
+    def manifest(self) -> Manifest:
+        """Return the manifest that every gradient of this job must have."""
+        return manifest_of(self.layout)
+
+    def parameters(self) -> torch.Tensor:
+        """Return a copy of the trainable parameters, float32 [d], in the layout's order."""
+        return self._flat.clone()
+
+    def named_parameters(self) -> dict[str, torch.Tensor]:
+        """Return a copy of the module's state dict: what a registry or a server loads."""
+        return {
+            name: value.detach().clone(memory_format=torch.contiguous_format)
+            for name, value in self._module.state_dict().items()
+            if isinstance(value, torch.Tensor)
+        }
+
+    def apply(self, aggregate: torch.Tensor) -> None:
+        """Take one optimizer step along the aggregate.
+
+        Args:
+            aggregate: float32 [d], finite; the gradient of the loss. Not changed.
+
+        Raises:
+            ModelStateError: It has another shape or dtype, or is not finite;
+                no step was taken.
+        """
+        if aggregate.shape != self._flat.shape or aggregate.dtype != torch.float32:
+            raise ModelStateError(
+                f"the aggregate is {aggregate.dtype} {tuple(aggregate.shape)}, "
+                f"expected float32 ({self.dimension},)"
+            )
+        if not bool(aggregate.isfinite().all()):
+            raise ModelStateError("the aggregate holds NaN or infinity")
+        self._gradient.copy_(aggregate)
+        self._optimizer.step()
+        self.step += 1
+
+    def parameters_digest(self) -> bytes:
+        """Return the root of the hash tree over the parameters' bytes, 32 bytes.
+
+        The bytes are those of `parameters()`, little-endian: whoever receives
+        them chunk by chunk can check each chunk against this root.
+        """
+        return vector_digest(self._flat)
+
+    def state_digest(self) -> bytes:
+        """Return the digest of `export_state()`, 32 bytes."""
+        return self.export_state().digest()
+
+    def export_state(self) -> TrainingState:
+        """Return everything the next step depends on.
+
+        The tensors are views of the live model: copy them before the next step
+        (`CheckpointWriter.save` does).
+        """
+        tensors = {f"{_PARAMETER}{name}": value.detach() for name, value in self._trainable.items()}
+        tensors |= {f"{_CONSTANT}{name}": value for name, value in self._constants.items()}
+        tensors |= {f"{_OPTIMIZER}{name}": each for name, each in self._optimizer.tensors().items()}
+        return TrainingState(tensors, {"step": self.step, "optimizer": self._optimizer.settings()})
+
+    def restore_state(self, state: TrainingState) -> None:
+        """Put the model back to an exported state, bit for bit. The tensors are copied.
+
+        Raises:
+            ModelStateError: It is the state of another model or optimizer. The
+                model may be partly restored: build a new one.
+        """
+        step, optimizer = state.settings.get("step"), state.settings.get("optimizer")
+        if not isinstance(step, int) or not isinstance(optimizer, dict):
+            raise ModelStateError("the state has no step, or no optimizer settings")
+        parts = {
+            prefix: {
+                name.removeprefix(prefix): tensor
+                for name, tensor in state.tensors.items()
+                if name.startswith(prefix)
+            }
+            for prefix in (_PARAMETER, _CONSTANT, _OPTIMIZER)
+        }
+        _copy_into(self._trainable, parts[_PARAMETER])
+        _copy_into(self._constants, parts[_CONSTANT])
+        self._optimizer.restore(optimizer, parts[_OPTIMIZER])
+        self.step = step
+
+    def evaluate(self, test: Dataset[Example]) -> float:
+        """Return the share of examples whose largest output is at the target's class, 0 to 1.
+
+        Args:
+            test: Pairs of input and class (an integer); not empty.
+
+        Raises:
+            ModelStateError: The output is not [batch, classes].
+        """
+        # A generator of its own: a DataLoader draws from the global one otherwise.
+        loader = DataLoader(test, EVALUATION_BATCH, generator=torch.Generator())
+        right = total = 0
+        self._module.eval()
+        with torch.no_grad():
+            for inputs, targets in loader:
+                outputs = self._module(inputs)
+                if outputs.ndim != 2 or len(outputs) != len(targets):
+                    raise ModelStateError(
+                        f"the model's output is {tuple(outputs.shape)}, "
+                        f"expected ({len(targets)}, classes)"
+                    )
+                right += int((outputs.argmax(dim=1) == targets).sum())
+                total += len(targets)
+        return right / total
+
+
+def _constants(module: nn.Module, parameters: dict[str, nn.Parameter]) -> dict[str, torch.Tensor]:
+    """Return what the module's state dict holds and training never changes; tied names left out."""
+    trained = {parameter.data_ptr() for parameter in parameters.values() if parameter.numel()}
+    return {
+        name: value.detach()
+        for name, value in module.state_dict().items()
+        if isinstance(value, torch.Tensor)
+        and name not in parameters
+        and value.data_ptr() not in trained
+    }
+
+
+def _copy_into(targets: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> None:
+    if targets.keys() != tensors.keys():
+        different = sorted(targets.keys() ^ tensors.keys())
+        raise ModelStateError(
+            f"the state is of another model: {different[0]!r} is on one side only"
+        )
+    with torch.no_grad():
+        for name, target in targets.items():
+            tensor = tensors[name]
+            if tensor.shape != target.shape or tensor.dtype != target.dtype:
+                raise ModelStateError(
+                    f"{name} is {tensor.dtype} {tuple(tensor.shape)}, "
+                    f"expected {target.dtype} {tuple(target.shape)}"
+                )
+            target.copy_(tensor)

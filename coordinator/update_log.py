@@ -1,0 +1,102 @@
+"""The update log: for each committed round its record and its aggregate, on disk before the commit.
+
+An entry is `jobs/JOB/log/VERSION-DIGEST.entry`, named by its record's digest,
+so entries that different leaders wrote for one version never collide: only the
+one that the commit record in the store names counts. Whether it does is for
+`recovery` to say. Entry: record length (4 bytes, big-endian), signed record,
+then the aggregate as little-endian float32.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from pliska.coordinator.commit import RECORD_BYTES_MAX, Commit
+from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.storage import Storage
+from pliska.coordinator.training_state import tensor_bytes, vector_digest
+from pliska.coordinator.wire.limits import PAYLOAD_BYTES_MAX
+
+ENTRY_BYTES_MAX = 4 + RECORD_BYTES_MAX + PAYLOAD_BYTES_MAX
+"""Largest entry that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One entry, checked: the aggregate is the one that the record names.
+
+    Attributes:
+        commit: The signed record.
+        aggregate: float32 [d].
+    """
+
+    commit: Commit
+    aggregate: torch.Tensor
+
+
+class UpdateLog:
+    """The log of one job. Blocks on the disk; no thread of its own."""
+
+    def __init__(self, storage: Storage, job: str) -> None:
+        """Take the log of `job` in `storage`; nothing is read yet."""
+        self._storage = storage
+        self._folder = f"jobs/{job}/log/"
+
+    def write(self, commit: Commit, aggregate: torch.Tensor) -> None:
+        """Store an entry; on return it is durable and the record may be committed.
+
+        Args:
+            commit: What is about to be committed.
+            aggregate: float32 [d] on the CPU, the one that the record names.
+
+        Raises:
+            StorageError: The disk failed or is full; do not commit.
+        """
+        signed = commit.to_bytes()
+        head = len(signed).to_bytes(4) + signed
+        name = self.name(commit.record.version, commit.digest)
+        self._storage.write(name, [head, tensor_bytes(aggregate)])
+
+    def read(self, version: int, digest: bytes) -> LogEntry:
+        """Read the entry of a committed record and check all of it.
+
+        Args:
+            version: The version that it made.
+            digest: Digest of its record, from the record after it or from the store.
+
+        Raises:
+            MissingObjectError: There is no such entry.
+            DamagedStateError: It is cut short, altered, or holds another record.
+            StorageError: The disk failed.
+        """
+        name = self.name(version, digest)
+        content = self._storage.read(name, ENTRY_BYTES_MAX)
+        length = int.from_bytes(content[:4])
+        start = 4 + length
+        if length > RECORD_BYTES_MAX or start >= len(content) or (len(content) - start) % 4:
+            raise DamagedStateError(f"{name} is cut short or damaged")
+        try:
+            commit = Commit.expected(content[4:start], digest)
+        except DamagedStateError as error:
+            raise DamagedStateError(f"{name} holds {error}") from error
+        aggregate = torch.frombuffer(bytearray(memoryview(content)[start:]), dtype=torch.float32)
+        if vector_digest(aggregate) != commit.record.aggregate_digest:
+            raise DamagedStateError(f"{name}: its aggregate is not the one that its record names")
+        return LogEntry(commit, aggregate)
+
+    def prune(self, before: int) -> int:
+        """Remove the entries of all versions below `before`; return how many there were.
+
+        Call it with the version of the oldest checkpoint that is kept: older
+        entries cannot be replayed onto anything.
+        """
+        removed = 0
+        for name in self._storage.names(self._folder):
+            version = name.removeprefix(self._folder).partition("-")[0]
+            if version.isdecimal() and int(version) < before:
+                removed += self._storage.delete(name)
+        return removed
+
+    def name(self, version: int, digest: bytes) -> str:
+        """Return the object name of the entry of this version and record digest."""
+        return f"{self._folder}{version:012d}-{digest.hex()[:16]}.entry"
