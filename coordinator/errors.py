@@ -11,7 +11,11 @@ CoordinatorError
 ├── CheckpointError            the background writer of checkpoints failed
 ├── RecoveryError              the committed state cannot be rebuilt from what is stored
 ├── OptimizerError             no such optimizer, or it does not take that parameter
-└── ModelStateError            a state or vector that does not fit the model
+├── ModelStateError            a state or vector that does not fit the model
+├── UnknownJobError            no coordinator has started this job here
+├── JobConflictError           another job of this name was started before
+├── NotLedError                nobody leads the job at the moment
+└── ProtocolError              a coordinator's answer is not what the protocol says
 """
 
 
@@ -95,5 +99,29 @@ class OptimizerError(CoordinatorError, ValueError):
 
 class ModelStateError(CoordinatorError, ValueError):
     """A state, vector or layout that does not fit the model it was given to."""
+
+    exit_code = 5
+
+
+class UnknownJobError(CoordinatorError):
+    """No coordinator has started this job on this store."""
+
+    exit_code = 3
+
+
+class JobConflictError(CoordinatorError):
+    """A different job of this name was started before. Use another name or another store."""
+
+    exit_code = 4
+
+
+class NotLedError(CoordinatorError):
+    """Nobody leads the job at the moment. Start a coordinator, or wait for a standby."""
+
+    exit_code = 8
+
+
+class ProtocolError(CoordinatorError):
+    """A coordinator's answer is not what the protocol says: damaged, or of another version."""
 
     exit_code = 5
