@@ -15,7 +15,17 @@ from pliska.locks.backends.base import (
     Update,
 )
 from pliska.locks.clock import Clock, ManualClock, SystemClock
+from pliska.locks.election import (
+    Candidate,
+    Election,
+    LeaderRecord,
+    Leadership,
+    candidates,
+    current_leader,
+    wait_for_leader_change,
+)
 from pliska.locks.errors import (
+    AcquireCancelledError,
     AcquireTimeoutError,
     ConflictError,
     ForkedProcessError,
@@ -25,38 +35,59 @@ from pliska.locks.errors import (
     NotHeldError,
     OutcomeUnknownError,
     SessionLostError,
+    StaleTokenError,
     StoreError,
     StoreFormatError,
     StoreUnavailableError,
 )
+from pliska.locks.fencing import FencedStore, FencingToken
+from pliska.locks.grant import Grant
+from pliska.locks.loss import LossSignal
+from pliska.locks.mutex import Mutex
+from pliska.locks.session import Session
 
 __all__ = [
     "Absent",
+    "AcquireCancelledError",
     "AcquireTimeoutError",
     "Address",
     "Backend",
+    "Candidate",
     "Clock",
     "ConflictError",
     "Create",
     "Delete",
+    "Election",
     "Existing",
+    "FencedStore",
+    "FencingToken",
     "ForkedProcessError",
+    "Grant",
     "GrantLostError",
     "Guarantee",
+    "LeaderRecord",
+    "Leadership",
     "Listing",
     "LockError",
     "LockUsageError",
+    "LossSignal",
     "ManualClock",
+    "Mutex",
     "NotHeldError",
     "OutcomeUnknownError",
     "Record",
     "Revision",
+    "Session",
     "SessionLostError",
+    "StaleTokenError",
     "StoreError",
     "StoreFormatError",
     "StoreUnavailableError",
     "SystemClock",
     "Unmodified",
     "Update",
+    "candidates",
     "connect",
+    "current_leader",
+    "wait_for_leader_change",
 ]

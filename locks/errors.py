@@ -9,6 +9,8 @@ LockError
 ├── SessionLostError           the session ended; all that it held is gone
 │   └── GrantLostError         this lock or leadership is no longer ours
 ├── AcquireTimeoutError        the lock did not come free in the time given
+├── AcquireCancelledError      the caller called off its wait
+├── StaleTokenError            a write under a grant that a later one has overtaken
 ├── NotHeldError               release or check of something that is not held
 ├── ForkedProcessError         a client of the parent process was used in a forked child
 └── LockUsageError             the caller's mistake: a bad address, name, value or lease
@@ -61,6 +63,16 @@ class AcquireTimeoutError(LockError):
     """The lock did not come free in the time given."""
 
     exit_code = 6
+
+
+class AcquireCancelledError(LockError):
+    """The wait for a lock or leadership was called off by whoever waited."""
+
+
+class StaleTokenError(LockError):
+    """A guarded write came from a holder that a later one has overtaken. Nothing was written."""
+
+    exit_code = 4
 
 
 class NotHeldError(LockError):

@@ -1,0 +1,229 @@
+"""The shared way to wait for one's turn: ordered contender records.
+
+Whoever wants a lock or leadership adds an ephemeral record below one
+directory. The oldest record holds; every other waits for the one just before
+it to go, so a release wakes one waiter. The revision that created the record
+is the fencing token: it only grows, and so does the order of holders.
+`Mutex` and `Election` are this plus what they say about it.
+"""
+
+import math
+import threading
+import uuid
+
+from pliska.locks.backends.base import CALL_TIMEOUT_S, Existing, Record, Revision
+from pliska.locks.errors import (
+    AcquireCancelledError,
+    AcquireTimeoutError,
+    GrantLostError,
+    NotHeldError,
+    StoreUnavailableError,
+)
+from pliska.locks.fencing import FencingToken
+from pliska.locks.loss import LossSignal
+from pliska.locks.session import Session
+
+WAIT_SLICE_S = 0.5
+"""A waiter looks this often whether it was called off or its session ended."""
+UNAVAILABLE_PAUSE_S = 0.1
+STORE_CALL_S_MIN = 0.25
+"""What a store call gets even when the caller's time is nearly over."""
+RELEASE_TIMEOUT_S = 2.0
+
+
+class Contender:
+    """One place in a queue, from the wish to the release. Safe to use from any thread."""
+
+    def __init__(self, session: Session, directory: str, value: bytes) -> None:
+        """Choose a unique key; nothing is in the store yet."""
+        self.session = session
+        self.key = f"{directory}/{uuid.uuid4().hex}"
+        self._directory = directory
+        self._value = value
+        self._record: Record | None = None
+        self._lock = threading.Lock()
+        self._levels = 0
+        self._loss_reason: str | None = None
+        self.lost = LossSignal(lambda: self._levels > 0 and self._lost_because() is not None)
+
+    @property
+    def created(self) -> Revision:
+        """The revision that put this contender into the queue."""
+        if self._record is None:
+            raise NotHeldError(f"{self.key!r} was never in the queue")
+        return self._record.created
+
+    @property
+    def token(self) -> FencingToken:
+        """The fencing token of what this contender holds."""
+        return FencingToken(self.created)
+
+    @property
+    def guard(self) -> Existing:
+        """The check that makes a transaction fail unless this contender still holds."""
+        return Existing(self.key, self.created)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether it holds, by the local deadline of the session. Once False, it stays so."""
+        return self._levels > 0 and self._lost_because() is None
+
+    def acquire(self, until_s: float | None, cancelled: threading.Event | None) -> None:
+        """Queue up and wait until it is the first.
+
+        Whatever interrupts this, the record does not stay behind.
+
+        Raises:
+            AcquireTimeoutError: `until_s` on the session's clock passed.
+            AcquireCancelledError: `cancelled` was set.
+            SessionLostError: The session ended, or the record was removed.
+            StoreError: The record could not be added.
+        """
+        try:
+            self._enter(until_s)
+            self._wait_for_turn(until_s, cancelled)
+            self._hold()
+        except BaseException:
+            self._withdraw()
+            raise
+
+    def try_acquire(self) -> bool:
+        """Queue up, and leave again when it is not the first at once."""
+        try:
+            self._enter(None)
+            if self._predecessor(CALL_TIMEOUT_S) is None:
+                self._hold()
+                return True
+        except BaseException:
+            self._withdraw()
+            raise
+        self._withdraw()
+        return False
+
+    def hold_again(self) -> bool:
+        """Add a level to what it holds; False when it does not hold any more."""
+        with self._lock:
+            if not self.is_holding:
+                return False
+            self._levels += 1
+            return True
+
+    def release(self) -> bool:
+        """Take a level away, and leave the queue with the last one.
+
+        Returns:
+            False when it was not held any more.
+        """
+        with self._lock:
+            if not self.is_holding:
+                return False
+            self._levels -= 1
+            is_last = self._levels == 0
+        if not is_last:
+            return True
+        self.session.release(self)
+        self.lost.retire()
+        return self.session.delete_own(self.key, RELEASE_TIMEOUT_S)
+
+    def lose(self, reason: str) -> None:
+        """See `session.Held`."""
+        with self._lock:
+            if self._levels == 0:
+                return
+            self._loss_reason = self._loss_reason or reason
+        self.lost.announce()
+
+    def check(self) -> None:
+        """Raise unless it holds: `GrantLostError`, or `NotHeldError` after a release."""
+        reason = self._lost_because()
+        if self._levels == 0:
+            raise NotHeldError(f"{self._directory!r} was released before")
+        if reason is not None:
+            raise GrantLostError(f"{self._directory!r} is no longer held: {reason}")
+
+    def _lost_because(self) -> str | None:
+        if self._loss_reason is not None:
+            return self._loss_reason
+        return None if self.session.is_alive else "its session has ended"
+
+    def _enter(self, until_s: float | None) -> None:
+        self.session.check()
+        self._record = self.session.backend.create(
+            self.key, self._value, self.session.backend_session, self._call_timeout_s(until_s)
+        )
+
+    def _wait_for_turn(self, until_s: float | None, cancelled: threading.Event | None) -> None:
+        while True:
+            self._check_called_off(cancelled)
+            try:
+                predecessor = self._predecessor(self._call_timeout_s(until_s))
+                if predecessor is None:
+                    return
+                self._wait_for_change(*predecessor, until_s, cancelled)
+            except StoreUnavailableError:
+                # Our place in the queue is worth more than a hiccup of the store.
+                self._check_time(until_s)
+                self.session.lost.wait(UNAVAILABLE_PAUSE_S)
+
+    def _wait_for_change(
+        self,
+        key: str,
+        revision: Revision,
+        until_s: float | None,
+        cancelled: threading.Event | None,
+    ) -> None:
+        has_changed = False
+        while not has_changed:
+            left_s = self._check_time(until_s)
+            has_changed = self.session.backend.wait_for_change(
+                key, revision, min(left_s, WAIT_SLICE_S)
+            )
+            self._check_called_off(cancelled)
+
+    def _predecessor(self, timeout_s: float) -> tuple[str, Revision] | None:
+        """The contender just before us and the revision it was seen at; None when we are first."""
+        listing = self.session.backend.list(self._directory, timeout_s)
+        previous: Record | None = None
+        for record in listing.records:
+            if record.key == self.key and record.created == self.created:
+                return None if previous is None else (previous.key, listing.revision)
+            previous = record
+        self.session.check()
+        raise GrantLostError(f"{self.key!r} was removed from the queue")
+
+    def _check_called_off(self, cancelled: threading.Event | None) -> None:
+        self.session.check()
+        if cancelled is not None and cancelled.is_set():
+            raise AcquireCancelledError(f"the wait for {self._directory!r} was called off")
+
+    def _check_time(self, until_s: float | None) -> float:
+        """The time left to wait."""
+        if until_s is None:
+            return math.inf
+        left_s = until_s - self.session.clock.now_s()
+        if left_s <= 0:
+            raise AcquireTimeoutError(f"{self._directory!r} did not come free in time")
+        return left_s
+
+    def _hold(self) -> None:
+        # From here on the keeper watches the record and the guard the deadline.
+        with self._lock:
+            self._levels = 1
+        self.session.hold(self)
+
+    def _withdraw(self) -> None:
+        with self._lock:
+            self._levels = 0
+        self.session.release(self)
+        self.session.delete_own(self.key, STORE_CALL_S_MIN)
+
+    def _call_timeout_s(self, until_s: float | None) -> float:
+        if until_s is None:
+            return CALL_TIMEOUT_S
+        left_s = until_s - self.session.clock.now_s()
+        return min(CALL_TIMEOUT_S, max(STORE_CALL_S_MIN, left_s))
+
+
+def deadline_of(session: Session, timeout_s: float | None) -> float | None:
+    """The moment on the session's clock when `timeout_s` will have passed."""
+    return None if timeout_s is None else session.clock.now_s() + timeout_s

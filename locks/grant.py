@@ -1,0 +1,92 @@
+"""What an acquire returns: proof of holding, its token, and the news of its loss."""
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from pliska.locks.backends.base import Existing
+from pliska.locks.contender import Contender
+from pliska.locks.errors import NotHeldError
+from pliska.locks.fencing import FencingToken
+from pliska.locks.loss import LossSignal
+
+
+class Grant:
+    """A lock that is held, until `release` or until it is lost.
+
+    Losing it is normal: the process may be stopped, the store unreachable, an
+    administrator may take it away. Holding cannot be guaranteed by looking;
+    what is written under it carries `token`, or goes through `guard`.
+
+    As a context manager it releases at the end, and raises `GrantLostError`
+    when the block finished without noticing that the lock was lost. Any thread
+    may use it.
+    """
+
+    def __init__(self, contender: Contender) -> None:
+        self._contender = contender
+        self._lock = threading.Lock()
+        self._is_released = False
+
+    @property
+    def token(self) -> FencingToken:
+        """Greater than that of every earlier holder."""
+        return self._contender.token
+
+    @property
+    def held(self) -> bool:
+        """Whether it is held, computed now from a local deadline. Once False, it stays so."""
+        return self._contender.is_holding and not self._is_released
+
+    @property
+    def remaining_s(self) -> float:
+        """How long it is held if the store is not heard from again; 0 when it is not held."""
+        remaining_s = self._contender.session.remaining_s
+        return remaining_s if self.held else 0.0
+
+    @property
+    def lost(self) -> LossSignal:
+        """Set when it was lost, and also when it was given up."""
+        return self._contender.lost
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Call `callback` in a thread of its own when it is lost, but not on `release`."""
+        self._contender.lost.on_lost(callback)
+
+    def check(self) -> None:
+        """Raise `GrantLostError` when it was lost and `NotHeldError` when it was released."""
+        if self._is_released:
+            raise NotHeldError("this grant was released before")
+        self._contender.check()
+
+    def guard(self) -> Existing:
+        """The check for `Backend.transact` that refuses a write once this grant is over."""
+        return self._contender.guard
+
+    def release(self) -> bool:
+        """Give it up; the next in line gets it at once.
+
+        Returns:
+            True when it was held until now; False when it was lost or released before.
+        """
+        with self._lock:
+            if self._is_released:
+                return False
+            self._is_released = True
+        return self._contender.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None and not self._is_released:
+                self.check()
+        finally:
+            self.release()

@@ -1,0 +1,303 @@
+"""A lease kept alive, and the one place that answers "am I still alive?".
+
+Locks, leaderships and registrations borrow a session; when it ends they end.
+Whether it lives is computed from a local deadline each time somebody asks.
+Two threads serve it: the guard only watches the deadline, so that a hung store
+cannot delay the news; the keeper talks to the store.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+from pliska.locks.backends.base import CALL_TIMEOUT_S, Backend, Revision
+from pliska.locks.clock import Clock, SystemClock
+from pliska.locks.errors import LockError, LockUsageError, SessionLostError, StoreError
+from pliska.locks.lease import LEASE_S_MAX, LEASE_S_MIN, Lease
+from pliska.locks.loss import LossSignal
+from pliska.locks.process import HomeProcess
+
+INSPECTION_S = 0.5
+"""How often the keeper looks whether the records of held grants still exist."""
+CLEANING_S = 0.2
+"""How often the keeper retries to delete the record of an acquire that was given up."""
+CLOSE_TIMEOUT_S = 2.0
+RENEWAL_TIMEOUT_S_MIN = 0.05
+
+_log = logging.getLogger(__name__)
+
+
+class Held(Protocol):
+    """Something that the session's owner holds by a record of its own."""
+
+    @property
+    def key(self) -> str:
+        """The record whose existence is the holding."""
+
+    @property
+    def created(self) -> Revision:
+        """The revision that created it."""
+
+    def lose(self, reason: str) -> None:
+        """The record is gone, or the session is."""
+
+
+class Session:
+    """A session in a coordination store. Make one with `open`. Safe to use from any thread."""
+
+    def __init__(self, backend: Backend, lease_s: float, clock: Clock) -> None:
+        """Begin a session; `open` also keeps it alive."""
+        self.backend = backend
+        self.clock = clock
+        self._home = HomeProcess()
+        sent_s = clock.now_s()
+        self.backend_session = backend.open_session(lease_s)
+        self._lease = Lease.begun(self.backend_session.lease_s, sent_s)
+        self._changed = threading.Condition()
+        self._end_reason: str | None = None
+        self._is_closed = False
+        self._held: set[Held] = set()
+        self._abandoned: set[str] = set()
+        self._lost = LossSignal(lambda: not self.is_alive)
+        self._guard = threading.Thread(target=self._watch_deadline, name="pliska-session-guard")
+        self._keeper = threading.Thread(target=self._keep, name="pliska-session-keeper")
+
+    @classmethod
+    def open(cls, backend: Backend, lease_s: float = 10.0, clock: Clock | None = None) -> Self:
+        """Begin a session and keep it alive until `close`.
+
+        Args:
+            backend: The store.
+            lease_s: How long the store waits for a sign of life, at least
+                `LEASE_S_MIN` and at most `LEASE_S_MAX`. Renewed at a third of it.
+            clock: Where the time comes from; `SystemClock` unless a test moves it.
+
+        Raises:
+            LockUsageError: The lease is out of range.
+            StoreError: The store did not begin the session.
+        """
+        if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
+            raise LockUsageError(
+                f"a lease lasts {LEASE_S_MIN} to {LEASE_S_MAX} seconds, not {lease_s}"
+            )
+        session = cls(backend, lease_s, clock or SystemClock())
+        for thread in (session._guard, session._keeper):
+            thread.daemon = True
+            thread.start()
+        return session
+
+    @property
+    def id(self) -> str:
+        """Name of the session in the store."""
+        self._home.check()
+        return self.backend_session.id
+
+    @property
+    def lease_s(self) -> float:
+        """The lease that the store granted."""
+        return self._lease.length_s
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the lease, as far as we know it, still runs. Once False, it stays so."""
+        return self._ended() is None
+
+    @property
+    def remaining_s(self) -> float:
+        """How long the session lives if no further renewal succeeds; 0 once it has ended."""
+        with self._changed:
+            if self._ended() is not None:
+                return 0.0
+            return max(0.0, self._lease.deadline_s - self.clock.now_s())
+
+    @property
+    def lost(self) -> LossSignal:
+        """Set when the session has ended, for whatever reason."""
+        self._home.check()
+        return self._lost
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Call `callback` in a thread of its own when the session is lost, but not on `close`."""
+        self._home.check()
+        self._lost.on_lost(callback)
+
+    def check(self) -> None:
+        """Raise `SessionLostError` when the session has ended."""
+        reason = self._ended()
+        if reason is not None:
+            raise SessionLostError(f"session {self.backend_session.id} has ended: {reason}")
+
+    def close(self) -> None:
+        """End the session: everything it holds is free at once. Harmless when it has ended."""
+        self._home.check()
+        with self._changed:
+            was_closed, self._is_closed = self._is_closed, True
+        self._end("it was closed")
+        if was_closed:
+            return
+        for thread in (self._guard, self._keeper):
+            if thread is not threading.current_thread():
+                thread.join(CLOSE_TIMEOUT_S)
+        self._close_in_store()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def hold(self, held: Held) -> None:
+        """Watch over the record of something held, until `release`.
+
+        Raises:
+            SessionLostError: The session has ended meanwhile.
+        """
+        with self._changed:
+            self.check()
+            self._held.add(held)
+            self._changed.notify_all()
+
+    def release(self, held: Held) -> None:
+        """Watch no longer; its owner gives it up."""
+        with self._changed:
+            self._held.discard(held)
+
+    def delete_own(self, key: str, timeout_s: float) -> bool:
+        """Delete a record of this session; True when it was there.
+
+        When the store does not answer, or the caller is interrupted, the keeper
+        goes on trying for as long as the session lives, and True is returned.
+        """
+        if not self.is_alive:
+            return False
+        with self._changed:
+            self._abandoned.add(key)
+        try:
+            existed = self.backend.delete(key, timeout_s=timeout_s)
+        except StoreError as error:
+            _log.warning("a record could not be deleted yet: key=%s reason=%s", key, error)
+            with self._changed:
+                self._changed.notify_all()
+            return True
+        with self._changed:
+            self._abandoned.discard(key)
+        return existed
+
+    def _ended(self) -> str | None:
+        """Why the session has ended; None while it lives. What was lost once stays lost."""
+        self._home.check()
+        with self._changed:
+            if self._end_reason is None and self.clock.now_s() >= self._lease.deadline_s:
+                self._end_reason = (
+                    f"no renewal was acknowledged within its lease of {self._lease.length_s:g} s"
+                )
+                self._changed.notify_all()
+            return self._end_reason
+
+    def _end(self, reason: str) -> None:
+        with self._changed:
+            if self._ended() is None:
+                self._end_reason = reason
+            self._changed.notify_all()
+
+    def _watch_deadline(self) -> None:
+        with self._changed:
+            while self._ended() is None:
+                self.clock.wait(self._changed, self._lease.deadline_s)
+            held, self._held = self._held, set()
+            reason, is_closed = self._end_reason or "", self._is_closed
+        for each in held:
+            each.lose(reason)
+        if is_closed:
+            self._lost.retire()
+        else:
+            _log.warning("session lost: session=%s reason=%s", self.backend_session.id, reason)
+            self._lost.announce()
+
+    def _keep(self) -> None:
+        next_inspection_s = self.clock.now_s()
+        while self._sleep_until_due(next_inspection_s):
+            if self.clock.now_s() >= self._lease.next_renewal_s:
+                self._renew()
+            self._delete_abandoned()
+            if self.clock.now_s() >= next_inspection_s:
+                self._inspect_held()
+                next_inspection_s = self.clock.now_s() + INSPECTION_S
+        if not self._is_closed:
+            # A renewal may have got through too late for us to count on.
+            self._close_in_store()
+
+    def _sleep_until_due(self, next_inspection_s: float) -> bool:
+        """Wait for the next duty; False when the session has ended."""
+        started_s = self.clock.now_s()
+        with self._changed:
+            while self._ended() is None:
+                due_s = self._lease.next_renewal_s
+                if self._held:
+                    due_s = min(due_s, next_inspection_s)
+                if self._abandoned:
+                    due_s = min(due_s, started_s + CLEANING_S)
+                if self.clock.now_s() >= due_s:
+                    return True
+                self.clock.wait(self._changed, due_s)
+        return False
+
+    def _renew(self) -> None:
+        sent_s = self.clock.now_s()
+        timeout_s = max(RENEWAL_TIMEOUT_S_MIN, self._lease.deadline_s - sent_s)
+        try:
+            self.backend_session.renew(min(CALL_TIMEOUT_S, timeout_s))
+        except SessionLostError:
+            self._end("the store ended it")
+        except LockError as error:
+            _log.warning("renewal failed: session=%s reason=%s", self.backend_session.id, error)
+            with self._changed:
+                self._lease = self._lease.failed(sent_s)
+        else:
+            with self._changed:
+                if self._ended() is None:
+                    self._lease = self._lease.renewed(sent_s)
+
+    def _delete_abandoned(self) -> None:
+        with self._changed:
+            abandoned = list(self._abandoned)
+        for key in abandoned:
+            try:
+                self.backend.delete(key, timeout_s=self._call_timeout_s())
+            except LockError:
+                return  # the next round tries again
+            with self._changed:
+                self._abandoned.discard(key)
+
+    def _inspect_held(self) -> None:
+        with self._changed:
+            held = list(self._held)
+        for each in held:
+            try:
+                record = self.backend.get(each.key, timeout_s=self._call_timeout_s())
+            except LockError:
+                return  # unreachable: the guard sees to it
+            if record is None or record.created != each.created:
+                self.release(each)
+                each.lose("its record was removed from the store")
+
+    def _call_timeout_s(self) -> float:
+        """Short enough that a slow call does not cost the next renewal."""
+        return max(RENEWAL_TIMEOUT_S_MIN, self.lease_s / 6)
+
+    def _close_in_store(self) -> None:
+        try:
+            self.backend_session.close(CLOSE_TIMEOUT_S)
+        except LockError as error:
+            _log.warning(
+                "a session was left to run out: session=%s reason=%s",
+                self.backend_session.id,
+                error,
+            )
