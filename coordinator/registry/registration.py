@@ -1,0 +1,106 @@
+"""Registering a version: reserve a number, store the files, then make it READY.
+
+The order makes a crash at any point harmless: blobs under digests that nothing
+refers to yet, or a PENDING number that the next registration of the same content
+completes. Readers see a version only when all of its files are durable.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pliska.coordinator.registry.blobs import Blobs, hash_tensor
+from pliska.coordinator.registry.errors import NotFoundError, RegistryConflictError
+from pliska.coordinator.registry.lineage import Lineage
+from pliska.coordinator.registry.manifest import Manifest, TensorEntry
+from pliska.coordinator.registry.signatures import sign_version, signer_ids
+from pliska.coordinator.registry.tensor import Tensor
+from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord, Versions
+from pliska.coordinator.wire.signing import Signer
+from pliska.locks import ConflictError, OutcomeUnknownError
+
+ATTEMPTS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What became of a registration.
+
+    Attributes:
+        version: The version with this content.
+        created: Whether this call made it available; False where it was there.
+    """
+
+    version: VersionRecord
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Registrar:
+    """Registers versions in one namespace.
+
+    Attributes:
+        registered_at: UTC time, ISO 8601.
+        registered_by: Who registers.
+    """
+
+    versions: Versions
+    blobs: Blobs
+    namespace: str
+    registered_at: str
+    registered_by: str
+
+    def register(
+        self,
+        model: str,
+        tensors: Mapping[str, Tensor],
+        metadata: Mapping[str, str],
+        lineage: Lineage,
+        signer: Signer | None,
+    ) -> Registration:
+        """Store the tensors as a version of the model; see `Registry.register`."""
+        if lineage.parent is not None and lineage.parent not in self.versions.of_model(model):
+            raise NotFoundError(f"parent: there is no version {lineage.parent} of {model!r}")
+        manifest = Manifest(
+            namespace=self.namespace,
+            model=model,
+            tensors=tuple(
+                TensorEntry(name, tensors[name].type, hash_tensor(tensors[name]))
+                for name in sorted(tensors)
+            ),
+            metadata=metadata,
+            lineage=lineage,
+        )
+        manifest.to_bytes()  # what cannot be written is refused before a number is taken
+        for _ in range(ATTEMPTS_MAX):
+            stored = self.versions.reserve(manifest, self.registered_at, self.registered_by)
+            for entry in manifest.tensors:
+                self.blobs.put_tensor(tensors[entry.name], entry.digest)
+            wanted = self._wanted(stored, manifest, signer)
+            if wanted == stored.record:
+                return Registration(wanted, created=False)
+            try:
+                self.versions.replace(stored, wanted)
+            except (ConflictError, OutcomeUnknownError):
+                continue  # read again: somebody else completed it, or we did
+            return Registration(wanted, created=stored.record.state is State.PENDING)
+        raise RegistryConflictError(f"the versions of {model!r} keep changing; try again")
+
+    def _wanted(
+        self, stored: StoredVersion, manifest: Manifest, signer: Signer | None
+    ) -> VersionRecord:
+        """Return the record as it should be: READY, and signed where a key is given."""
+        record = stored.record
+        if record.state is State.PENDING:
+            record = dataclasses.replace(
+                record,
+                state=State.READY,
+                manifest_digest=self.blobs.put_manifest(manifest),
+                parent=manifest.lineage.parent,
+                registered_at=self.registered_at,
+                registered_by=self.registered_by,
+            )
+        if signer is not None and signer.key_id not in signer_ids(record):
+            signature = sign_version(record, signer)
+            record = dataclasses.replace(record, signatures=(*record.signatures, signature))
+        return record

@@ -1,0 +1,280 @@
+"""The model registry: what a command or a coordinator talks to.
+
+Versions are immutable and identified by their content; aliases move by
+compare-and-set and keep their history; whatever is loaded is verified first.
+The coordination store keeps the small records, the artifact storage the tensors.
+This file puts the parts together and decides nothing itself. It is neither a
+server nor a cache, and knows nothing of who serves a model.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pliska.coordinator.registry.aliases import Aliases, AliasState, HistoryEntry
+from pliska.coordinator.registry.blobs import Blobs
+from pliska.coordinator.registry.errors import IntegrityError, NotFoundError
+from pliska.coordinator.registry.lineage import Lineage
+from pliska.coordinator.registry.manifest import Manifest
+from pliska.coordinator.registry.moves import Move, Mover
+from pliska.coordinator.registry.names import (
+    LATEST,
+    Reference,
+    check_alias,
+    check_model,
+    check_namespace,
+)
+from pliska.coordinator.registry.registration import Registrar, Registration
+from pliska.coordinator.registry.requests import (
+    PromoteRequest,
+    Request,
+    RollbackRequest,
+    check_actor,
+)
+from pliska.coordinator.registry.tensor import Tensor
+from pliska.coordinator.registry.tensor_file import TensorFile, write_tensor_file
+from pliska.coordinator.registry.verification import Verifier
+from pliska.coordinator.registry.versions import State, VersionRecord, Versions, timestamp
+from pliska.coordinator.storage import Storage
+from pliska.coordinator.wire.signing import Signer
+from pliska.discovery import Keyring, Role
+from pliska.locks import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A version whose every byte was verified.
+
+    Attributes:
+        version: Its record.
+        manifest: What it consists of and where it comes from.
+        tensors: C-order little-endian bytes by name; types are in the manifest.
+    """
+
+    version: VersionRecord
+    manifest: Manifest
+    tensors: Mapping[str, bytes]
+
+
+class Registry:
+    """The models of one namespace. Safe to use from several threads and processes.
+
+    Args:
+        backend: The coordination store.
+        storage: Where tensors and manifests lie.
+        namespace: Tenant; nothing is shared between namespaces.
+        signatures_min: How many enrolled publishers must have signed a version
+            before it is loaded or pointed at.
+        now: Returns the time, in UTC.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        storage: Storage,
+        namespace: str = "default",
+        *,
+        signatures_min: int = 0,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._namespace = check_namespace(namespace)
+        self._now = now
+        self._keyring = Keyring(backend)
+        self._blobs = Blobs(storage, namespace)
+        self._versions = Versions(backend, namespace)
+        self._aliases = Aliases(backend, namespace)
+        self._verifier = Verifier(self._blobs, self._publisher_key, signatures_min)
+        self._mover = Mover(backend, self._versions, self._aliases, self._verifier, now)
+
+    def register(
+        self,
+        model: str,
+        tensors: Mapping[str, Tensor],
+        *,
+        actor: str,
+        metadata: Mapping[str, str] | None = None,
+        lineage: Lineage | None = None,
+        signer: Signer | None = None,
+    ) -> Registration:
+        """Store tensors as a version of a model.
+
+        The same tensors are the same version: registering them again adds the
+        signature if one is given, repairs damaged files, and changes nothing else.
+
+        Args:
+            model: Created with its first version.
+            tensors: By name.
+            actor: Who registers.
+            metadata: Free-form texts, given back by `export`.
+            lineage: Where the version comes from.
+            signer: Signs the version.
+
+        Raises:
+            RegistryUsageError: A bad name, or a metric that is not finite.
+            NotFoundError: The lineage names a parent that is not there.
+            IntegrityError: The tensors changed while they were registered.
+        """
+        registrar = Registrar(
+            self._versions,
+            self._blobs,
+            self._namespace,
+            timestamp(self._now()),
+            check_actor(actor),
+        )
+        return registrar.register(
+            check_model(model), tensors, metadata or {}, lineage or Lineage(), signer
+        )
+
+    def register_file(
+        self,
+        model: str,
+        path: Path,
+        *,
+        actor: str,
+        lineage: Lineage | None = None,
+        signer: Signer | None = None,
+    ) -> Registration:
+        """Store the tensors of a safetensors file as a version; see `register`.
+
+        Raises:
+            NotFoundError: There is no such file.
+            TensorFormatError: It is not a well-formed safetensors file.
+        """
+        with TensorFile(path) as file:
+            return self.register(
+                model,
+                file.tensors,
+                actor=actor,
+                metadata=file.metadata,
+                lineage=lineage,
+                signer=signer,
+            )
+
+    def models(self) -> list[str]:
+        """Return the names of all models, sorted."""
+        return self._versions.models()
+
+    def versions(self, model: str) -> list[VersionRecord]:
+        """Return the versions of a model, oldest first. Raises `NotFoundError`."""
+        found = self._versions.of_model(check_model(model)).values()
+        return [stored.record for stored in found]
+
+    def aliases(self, model: str) -> dict[str, AliasState]:
+        """Return the aliases of a model by name, each verified with its history."""
+        names = self._aliases.of_model(check_model(model))
+        return {alias: self._aliases.read(model, alias) for alias in names}
+
+    def log(self, model: str, alias: str) -> tuple[HistoryEntry, ...]:
+        """Return all that an alias pointed at, oldest first.
+
+        Raises:
+            NotFoundError: There is no such alias.
+            IntegrityError: A record of it was changed or is missing.
+        """
+        history = self._aliases.read(check_model(model), check_alias(alias)).history
+        if not history:
+            raise NotFoundError(f"no alias {alias!r} of model {model!r}")
+        return history
+
+    def resolve(self, reference: Reference) -> VersionRecord:
+        """Return the version that a reference names; a bare model means its latest.
+
+        Raises:
+            NotFoundError: There is none.
+            IntegrityError: The alias, its history or the version was changed.
+        """
+        versions = {record.version: record for record in self.versions(reference.model)}
+        found = self._find(reference, versions)
+        if found is None:
+            raise NotFoundError(f"no version {reference}")
+        return found
+
+    def manifest(self, record: VersionRecord) -> Manifest:
+        """Return a version's verified manifest. Raises as `load`."""
+        return self._verifier.manifest(record)
+
+    def load(self, reference: Reference) -> LoadedModel:
+        """Read a version into memory; every byte and signature is verified.
+
+        Raises:
+            NotFoundError: There is no such version.
+            RefusedError: It is PENDING.
+            IntegrityError: Something of it is missing or was changed.
+        """
+        record = self.resolve(reference)
+        manifest = self._verifier.manifest(record)
+        tensors = {entry.name: self._blobs.read_tensor(entry) for entry in manifest.tensors}
+        return LoadedModel(record, manifest, tensors)
+
+    def export(self, reference: Reference, path: Path) -> VersionRecord:
+        """Write a version as a safetensors file, verified while it is written.
+
+        The file is there whole or not at all. Raises as `load`, and
+        `RegistryUsageError` where the path exists or cannot be written.
+        """
+        record = self.resolve(reference)
+        manifest = self._verifier.manifest(record)
+        tensors = {entry.name: self._blobs.tensor(entry) for entry in manifest.tensors}
+        write_tensor_file(path, tensors, manifest.metadata)
+        return record
+
+    def verify(self, record: VersionRecord) -> None:
+        """Read every byte of a version. Raises as `load`."""
+        self._verifier.every_byte(record)
+
+    def promote(self, request: PromoteRequest) -> Move:
+        """Point an alias at a version, every byte of which is verified first.
+
+        Raises:
+            NotFoundError: No such model or version.
+            RefusedError: The version is not READY, or trained from a quarantined one.
+            RegistryConflictError: The alias is not at the expected generation, or
+                somebody else moved it meanwhile.
+            IntegrityError: The alias or the version is damaged; nothing was moved.
+            MoveUnknownError: The store's answer was lost.
+        """
+        return self._mover.carry_out(request)
+
+    def rollback(self, request: RollbackRequest) -> Move:
+        """Take an alias back to an earlier version (see `policy`). Raises as `promote`."""
+        return self._mover.carry_out(request)
+
+    def plan(self, request: Request) -> Move:
+        """Return what `promote` or `rollback` would do now; raise what it would raise."""
+        return self._mover.plan(request)
+
+    def _find(
+        self, reference: Reference, versions: Mapping[int, VersionRecord]
+    ) -> VersionRecord | None:
+        if reference.version is not None:
+            return versions.get(reference.version)
+        if reference.digest is not None:
+            digest = reference.digest
+            named = (r for r in versions.values() if digest in (r.content_id, r.manifest_digest))
+            return next(named, None)
+        if reference.alias is not None and reference.alias != LATEST:
+            return self._pointed_at(reference.model, reference.alias, versions)
+        ready = [record for record in versions.values() if record.state is State.READY]
+        return ready[-1] if ready else None
+
+    def _pointed_at(
+        self, model: str, alias: str, versions: Mapping[int, VersionRecord]
+    ) -> VersionRecord | None:
+        """Return the version of an alias; both must name the same manifest."""
+        history = self._aliases.read(model, alias).history
+        if not history:
+            return None
+        record = versions.get(history[-1].to_version)
+        if record is None or record.manifest_digest != history[-1].manifest_digest:
+            raise IntegrityError(
+                f"alias {alias!r} of {model!r}: version {history[-1].to_version} is missing or "
+                "has another manifest than when the alias was moved to it; do not use it"
+            )
+        return record
+
+    def _publisher_key(self, key_id: str) -> bytes | None:
+        enrolled = self._keyring.find(key_id)
+        if enrolled is None or enrolled.role is not Role.PUBLISHER or not enrolled.is_active:
+            return None
+        return enrolled.public_key

@@ -1,0 +1,301 @@
+"""Version records: numbers given out by compare-and-set, content, and state.
+
+A number is reserved (PENDING) before the files are stored and becomes READY when
+they are, so a crash in between leaves a number that the next registration of the
+same content completes. A number is never used twice, and once a version is READY
+only its state and its signatures change.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from pliska.coordinator.registry.digest import Digest
+from pliska.coordinator.registry.document import canonical_bytes, read_document
+from pliska.coordinator.registry.errors import (
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+    RegistryConflictError,
+)
+from pliska.coordinator.registry.keys import Keys
+from pliska.coordinator.registry.manifest import Manifest
+from pliska.locks import (
+    Absent,
+    Backend,
+    ConflictError,
+    Create,
+    OutcomeUnknownError,
+    Record,
+    Revision,
+    Unmodified,
+    Update,
+)
+
+VERSION_RECORD_BYTES_MAX = 64 * 1024
+SIGNATURES_MAX = 32
+ATTEMPTS_MAX = 200
+"""Tries at a compare-and-set; each lost one means that somebody else's succeeded."""
+
+_VERSION_FORMAT = "pliska-version-1"
+_MODEL_FORMAT = "pliska-model-1"
+_CONTENT_FORMAT = "pliska-content-version-1"
+
+
+def timestamp(now: datetime) -> str:
+    """Return a time as records keep it: ISO 8601, UTC, milliseconds."""
+    return now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class State(StrEnum):
+    """What may be done with a version."""
+
+    PENDING = "PENDING"
+    """Its files are being stored, or a crash interrupted that."""
+    READY = "READY"
+    """An alias may point at it."""
+    QUARANTINED = "QUARANTINED"
+    """It was rolled back from: no alias may be moved to it, nor to what was trained from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRecord:
+    """One version of a model.
+
+    Attributes:
+        version: 1, 2, 3, ... within the model.
+        content_id: Identity of its tensors.
+        manifest_digest: The manifest; None while PENDING.
+        state: What may be done with it.
+        state_reason: Why it is in that state; empty for the ordinary ways.
+        parent: The version that it was trained from.
+        tensors: How many it has.
+        nbytes: Bytes of all its tensors.
+        registered_at: UTC time, ISO 8601.
+        registered_by: Who registered it.
+        signatures: Base64 of signed `VersionStatement`s, one a key.
+    """
+
+    namespace: str
+    model: str
+    version: int
+    content_id: Digest
+    manifest_digest: Digest | None
+    state: State
+    state_reason: str
+    parent: int | None
+    tensors: int
+    nbytes: int
+    registered_at: str
+    registered_by: str
+    signatures: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """How a person refers to it, such as `digits:3`."""
+        return f"{self.model}:{self.version}"
+
+    def complete_manifest_digest(self) -> Digest:
+        """Return the manifest digest. Raises `RefusedError` while the version is PENDING."""
+        if self.manifest_digest is None:
+            raise RefusedError(
+                f"{self.name} is {self.state}: its registration did not finish; register the same "
+                "content again"
+            )
+        return self.manifest_digest
+
+    def to_bytes(self) -> bytes:
+        """Return the stored form."""
+        return canonical_bytes(
+            {
+                "format": _VERSION_FORMAT,
+                "namespace": self.namespace,
+                "model": self.model,
+                "version": self.version,
+                "content_id": self.content_id,
+                "manifest_digest": self.manifest_digest,
+                "state": self.state,
+                "state_reason": self.state_reason,
+                "parent": self.parent,
+                "tensors": self.tensors,
+                "nbytes": self.nbytes,
+                "registered_at": self.registered_at,
+                "registered_by": self.registered_by,
+                "signatures": list(self.signatures),
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes, what: str) -> "VersionRecord":
+        """Read the stored form. Raises `IntegrityError` where it is none."""
+        document = read_document(content, VERSION_RECORD_BYTES_MAX, what)
+        if document.text("format") != _VERSION_FORMAT:
+            raise document.bad("format", _VERSION_FORMAT)
+        state = document.text("state")
+        if state not in set(State):
+            raise document.bad("state", "one of " + ", ".join(State))
+        record = cls(
+            namespace=document.text("namespace"),
+            model=document.text("model"),
+            version=document.integer("version", minimum=1),
+            content_id=document.digest("content_id"),
+            manifest_digest=document.optional_digest("manifest_digest"),
+            state=State(state),
+            state_reason=document.text("state_reason"),
+            parent=document.optional_integer("parent", minimum=1),
+            tensors=document.integer("tensors"),
+            nbytes=document.integer("nbytes"),
+            registered_at=document.text("registered_at"),
+            registered_by=document.text("registered_by"),
+            signatures=document.texts("signatures", SIGNATURES_MAX),
+        )
+        document.finish()
+        if (record.manifest_digest is None) != (record.state is State.PENDING):
+            raise document.bad("manifest_digest", "there exactly when the version is not PENDING")
+        if record.parent is not None and record.parent >= record.version:
+            raise document.bad("parent", "an older version")
+        return record
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """A version record as it was read.
+
+    Attributes:
+        record: The record.
+        key: Where it lies.
+        modified: Revision to compare with when it is changed.
+    """
+
+    record: VersionRecord
+    key: str
+    modified: Revision
+
+    @property
+    def unmodified(self) -> Unmodified:
+        """The check that nobody changed it since."""
+        return Unmodified(self.key, self.modified)
+
+    def replaced_by(self, record: VersionRecord) -> Update:
+        """Return the change that puts `record` in its place."""
+        return Update(self.key, record.to_bytes())
+
+
+class Versions:
+    """The versions of one namespace."""
+
+    def __init__(self, backend: Backend, namespace: str) -> None:
+        self._backend = backend
+        self._namespace = namespace
+        self._keys = Keys(namespace)
+
+    def models(self) -> list[str]:
+        """Return the names of all models, sorted."""
+        records = self._backend.list(self._keys.models).records
+        return sorted(record.key.rpartition("/")[2] for record in records)
+
+    def of_model(self, model: str) -> dict[int, StoredVersion]:
+        """Return all versions of a model by number, oldest first.
+
+        Raises:
+            NotFoundError: There is no such model.
+        """
+        records = self._backend.list(self._keys.versions(model)).records
+        if not records:
+            raise NotFoundError(f"no model {model!r} in namespace {self._namespace!r}")
+        stored = (self._stored(model, record) for record in records)
+        return {found.record.version: found for found in sorted(stored, key=lambda s: s.key)}
+
+    def with_content(self, model: str, content_id: Digest) -> StoredVersion | None:
+        """Return the version that has this content, or None."""
+        key = self._keys.content(model, content_id)
+        found = self._backend.get(key)
+        if found is None:
+            return None
+        document = read_document(found.value, VERSION_RECORD_BYTES_MAX, key)
+        if document.text("format") != _CONTENT_FORMAT:
+            raise document.bad("format", _CONTENT_FORMAT)
+        version = document.integer("version", minimum=1)
+        document.finish()
+        record = self._backend.get(self._keys.version(model, version))
+        if (
+            record is None
+            or (stored := self._stored(model, record)).record.content_id != content_id
+        ):
+            raise IntegrityError(f"{key}: version {version} is missing or has another content")
+        return stored
+
+    def reserve(self, manifest: Manifest, registered_at: str, registered_by: str) -> StoredVersion:
+        """Return the version with this content; the next number, PENDING, where there is none."""
+        model, content_id = manifest.model, manifest.content_id
+        for _ in range(ATTEMPTS_MAX):
+            found = self.with_content(model, content_id)
+            if found is not None:
+                return found
+            head = self._backend.get(self._keys.model(model))
+            record = VersionRecord(
+                namespace=self._namespace,
+                model=model,
+                version=self._newest(head) + 1,
+                content_id=content_id,
+                manifest_digest=None,
+                state=State.PENDING,
+                state_reason="",
+                parent=manifest.lineage.parent,
+                tensors=len(manifest.tensors),
+                nbytes=manifest.nbytes,
+                registered_at=registered_at,
+                registered_by=registered_by,
+            )
+            try:
+                self._create(head, record)
+            except (ConflictError, OutcomeUnknownError):
+                continue  # read again: where the answer was lost, the content says if it is there
+        raise RegistryConflictError(f"{model}: no number after {ATTEMPTS_MAX} tries; try again")
+
+    def replace(self, stored: StoredVersion, record: VersionRecord) -> None:
+        """Compare and set. Raises `locks.ConflictError` where it changed meanwhile."""
+        self._backend.transact([stored.unmodified], [stored.replaced_by(record)])
+
+    def _create(self, head: Record | None, record: VersionRecord) -> None:
+        """Add the version, where its content is found, and the head, in one transaction."""
+        key = self._keys.model(record.model)
+        content_key = self._keys.content(record.model, record.content_id)
+        value = canonical_bytes(
+            {
+                "format": _MODEL_FORMAT,
+                "namespace": self._namespace,
+                "model": record.model,
+                "newest": record.version,
+            }
+        )
+        content = canonical_bytes({"format": _CONTENT_FORMAT, "version": record.version})
+        self._backend.transact(
+            [Absent(key) if head is None else Unmodified(key, head.modified)],
+            [
+                Create(key, value) if head is None else Update(key, value),
+                Create(self._keys.version(record.model, record.version), record.to_bytes()),
+                Create(content_key, content),
+            ],
+        )
+
+    def _newest(self, head: Record | None) -> int:
+        if head is None:
+            return 0
+        document = read_document(head.value, VERSION_RECORD_BYTES_MAX, head.key)
+        if document.text("format") != _MODEL_FORMAT:
+            raise document.bad("format", _MODEL_FORMAT)
+        names = document.text("namespace"), document.text("model")
+        newest = document.integer("newest", minimum=1)
+        document.finish()
+        if self._keys.model(names[1]) != head.key or names[0] != self._namespace:
+            raise IntegrityError(f"{head.key}: is the record of another model")
+        return newest
+
+    def _stored(self, model: str, found: Record) -> StoredVersion:
+        record = VersionRecord.from_bytes(found.value, found.key)
+        if (record.namespace, record.model) != (self._namespace, model) or found.key != (
+            self._keys.version(model, record.version)
+        ):
+            raise IntegrityError(f"{found.key}: is the record of another version")
+        return StoredVersion(record, found.key, found.modified)
