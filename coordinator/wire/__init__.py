@@ -1,7 +1,7 @@
 """What travels between worker and coordinator: messages, signatures, codecs, transport.
 
 It imports nothing else of ours and no torch. The HTTP server and client are in
-`http.py`, apart, so that whoever needs only the messages does not load them.
+`http_server.py` and `http_client.py`, apart, so that whoever needs only the messages does not load them.
 """
 
 from pliska.coordinator.wire.codec import (

@@ -229,6 +229,8 @@ class _Sequence:
     length: Length
 
     def write(self, value: Any, out: bytearray) -> None:
+        if not isinstance(value, tuple):
+            raise MalformedError(f"a tuple is needed, not a {type(value).__name__}")
         _write_length(len(value), self.length, out)
         for item in value:
             self.item.write(item, out)
@@ -242,8 +244,8 @@ class _Fixed:
     items: tuple[_Plan, ...]
 
     def write(self, value: Any, out: bytearray) -> None:
-        if len(value) != len(self.items):
-            raise MalformedError(f"{len(self.items)} items are needed, not {len(value)}")
+        if not isinstance(value, tuple) or len(value) != len(self.items):
+            raise MalformedError(f"a tuple of {len(self.items)} items is needed, not {value!r}")
         for plan, item in zip(self.items, value, strict=True):
             plan.write(item, out)
 
@@ -313,7 +315,7 @@ _U32 = struct.Struct(">I")
 _BOOLEAN = _Boolean()
 _UNSIGNED = _Number(
     struct.Struct(">Q"),
-    lambda value: type(value) is int and 0 <= value <= U64_MAX,
+    lambda value: isinstance(value, int) and type(value) is not bool and 0 <= value <= U64_MAX,
     "an unsigned 64-bit integer",
 )
 _REAL = _Number(

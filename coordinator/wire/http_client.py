@@ -91,7 +91,7 @@ class HttpClient:
             raise NoProgressError(
                 f"{method} {path} at {self.address}: nothing moved for {timeout_s:g} s"
             ) from error
-        except aiohttp.ClientConnectorError as error:
+        except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
             raise UnreachableError(f"cannot connect to {self.address}: {error}") from error
         except (aiohttp.ClientError, OSError) as error:
             raise ReplyLostError(

@@ -9,36 +9,17 @@ import asyncio
 import logging
 import socket
 import ssl
-from dataclasses import dataclass
 from typing import Any
 
-from aiohttp import StreamReader, web
+from aiohttp import web
 
 from pliska.coordinator.wire import limits
-from pliska.coordinator.wire.errors import (
-    MalformedError,
-    RefusedError,
-    StalledBodyError,
-    TooLargeError,
-    TruncatedBodyError,
-)
+from pliska.coordinator.wire.errors import RefusedError
+from pliska.coordinator.wire.http_body import STANDARD, HttpBody, ServerLimits, drain
 from pliska.coordinator.wire.replies import Reply, ReplyCode
 from pliska.coordinator.wire.transport import Handler, Request, Response
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """What one server grants; see `limits.py` for each."""
-
-    connections_max: int = limits.CONNECTIONS_MAX
-    body_bytes_max: int = limits.BODY_BYTES_MAX
-    handshake_timeout_s: float = limits.HANDSHAKE_TIMEOUT_S
-    idle_timeout_s: float = limits.IDLE_TIMEOUT_S
-    stall_timeout_s: float = limits.STALL_TIMEOUT_S
-    refused_body_drain_s: float = limits.REFUSED_BODY_DRAIN_S
-    close_timeout_s: float = limits.CLOSE_TIMEOUT_S
 
 
 class HttpServer:
@@ -58,7 +39,7 @@ class HttpServer:
         context: ssl.SSLContext,
         host: str = "127.0.0.1",
         port: int = 0,
-        granted: ServerLimits = ServerLimits(),
+        granted: ServerLimits = STANDARD,
     ) -> None:
         self._handler = handler
         self._context = context
@@ -129,7 +110,7 @@ class HttpServer:
                 await asyncio.sleep(0.1)
                 continue
             if len(self._connections) + len(self._handshakes) >= self._granted.connections_max:
-                logger.warning("connection refused reason=over %d", self._granted.connections_max)
+                logger.info("connection refused reason=over %d", self._granted.connections_max)
                 connection.close()
                 continue
             handshake = asyncio.create_task(self._shake_hands(connection))
@@ -170,7 +151,7 @@ class HttpServer:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body = None
         try:
-            body = _HttpBody(request, self._granted)
+            body = HttpBody(request, self._granted)
             response = await self._handler(_request_of(request, body))
         except RefusedError as error:
             response = Response.of_reply(Reply.to_refusal(error))
@@ -181,7 +162,7 @@ class HttpServer:
         is_refused_unread = body is None or body.remaining > 0
         sent = await self._send(request, response, is_last=is_refused_unread)
         if is_refused_unread:
-            await _drain(request.content, self._granted.refused_body_drain_s)
+            await drain(request.content, self._granted.refused_body_drain_s)
         return sent
 
     async def _send(
@@ -201,7 +182,7 @@ class HttpServer:
                 0, 0 if request.method == "HEAD" else len(body), limits.PIECE_BYTES
             ):
                 piece = body[offset : offset + limits.PIECE_BYTES]
-                async with asyncio.timeout(_longest_s(len(piece), self._granted)):
+                async with asyncio.timeout(self._granted.piece_timeout_s(len(piece))):
                     await sending.write(piece)
             async with asyncio.timeout(self._granted.stall_timeout_s):
                 await sending.write_eof()
@@ -210,50 +191,6 @@ class HttpServer:
                 request.transport.abort()
             raise ConnectionResetError("the reader of a response stood still") from error
         return sending
-
-
-class _HttpBody:
-    """The body of one request, read from aiohttp's stream."""
-
-    def __init__(self, request: web.BaseRequest, granted: ServerLimits) -> None:
-        if "Transfer-Encoding" in request.headers:
-            raise MalformedError("announce the length of the body in Content-Length")
-        self.length = request.content_length or 0
-        if self.length > granted.body_bytes_max:
-            raise TooLargeError("the body", size=self.length, limit=granted.body_bytes_max)
-        self.remaining = self.length
-        self._granted = granted
-        self._stream = request.content
-
-    async def read_into(self, view: memoryview) -> None:
-        """Fill the view exactly, or raise `TruncatedBodyError`."""
-        if len(view) > self.remaining:
-            raise TruncatedBodyError(f"the body ends {len(view) - self.remaining} bytes early")
-        filled = 0
-        try:
-            async with asyncio.timeout(_longest_s(len(view), self._granted)):
-                while filled < len(view):
-                    data = await self._stream.read(len(view) - filled)
-                    if not data:
-                        raise TruncatedBodyError(f"the body ends {self.remaining} bytes early")
-                    view[filled : filled + len(data)] = data
-                    filled += len(data)
-                    self.remaining -= len(data)
-        except TimeoutError as error:
-            raise StalledBodyError(
-                f"the body came too slowly: {filled} of {len(view)} bytes in "
-                f"{_longest_s(len(view), self._granted):.0f} s"
-            ) from error
-        except (web.RequestPayloadError, OSError) as error:
-            raise TruncatedBodyError("the connection broke within the body") from error
-
-    async def read(self, limit: int) -> bytes:
-        """Read all that remains, or raise `TooLargeError` or `TruncatedBodyError`."""
-        if self.remaining > limit:
-            raise TooLargeError("the body", size=self.remaining, limit=limit)
-        data = bytearray(self.remaining)
-        await self.read_into(memoryview(data))
-        return bytes(data)
 
 
 class _Connection(web.RequestHandler):
@@ -288,31 +225,21 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is not HTTP, as any other malformed message."""
-        logger.info("not a request remote=%s reason=%s", request.remote, message or exc)
-        reply = Reply(code=ReplyCode.SCHEMA, reason="this is not an HTTP/1.1 request of ours")
-        response = web.Response(
-            status=status, body=reply.to_json(), content_type="application/json"
-        )
+        """Answer what is not HTTP as any other malformed message."""
+        if status >= 500:
+            logger.error("response failed path=%s", request.path, exc_info=exc)
+            response = web.Response(status=status, text="internal error\n")
+        else:
+            logger.info("not a request remote=%s reason=%s", request.remote, message or exc)
+            reply = Reply(code=ReplyCode.SCHEMA, reason="this is not an HTTP/1.1 request")
+            response = web.Response(
+                status=status, body=reply.to_json(), content_type="application/json"
+            )
         response.force_close()
         return response
 
 
-async def _drain(stream: StreamReader, drain_s: float) -> None:
-    """Drop the rest of a body for a while: closing at once could lose the reply on its way."""
-    try:
-        async with asyncio.timeout(drain_s):
-            while await stream.readany():
-                pass
-    except (TimeoutError, web.RequestPayloadError, OSError):
-        pass
-
-
-def _longest_s(count: int, granted: ServerLimits) -> float:
-    return granted.stall_timeout_s + count / limits.BODY_BYTES_PER_S_MIN
-
-
-def _request_of(request: web.BaseRequest, body: _HttpBody) -> Request:
+def _request_of(request: web.BaseRequest, body: HttpBody) -> Request:
     return Request(
         method=request.method,
         path=request.path,

@@ -1,6 +1,6 @@
 """The seam between the protocol and what carries it.
 
-`http.py` implements it over TLS. What a request means is the handler's matter;
+`http_server.py` and `http_client.py` implement it over TLS. What a request means is the handler's matter;
 how it travels is not. Headers are written in lower case on this side.
 """
 
