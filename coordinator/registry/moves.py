@@ -199,7 +199,7 @@ class Mover:
         target, quarantines = plan.target, plan.quarantines
         checks.append(target.unmodified)
         if quarantines is not None:
-            reason = f"rolled back from, {plan.entry.alias!r} generation {plan.entry.gen}"
+            reason = f"rolled back by generation {plan.entry.gen} of {plan.entry.alias!r}"
             if plan.entry.reason:
                 reason = f"{reason}: {plan.entry.reason}"
             record = dataclasses.replace(

@@ -6,9 +6,8 @@ alias goes, or why it does not move. It reads no store and moves nothing;
 
 "Previous" is the newest older entry of the history whose version differs, is
 READY, was not trained from a quarantined version, and was not itself rolled back
-from. A rollback withdraws every version that the alias pointed at after the entry
-it returned to, so one rollback after another only ever goes further back: a
-second rollback does not return to what the first one left.
+from. So one rollback after another only ever goes further back: a second one does
+not return to what the first one left.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,51 +80,53 @@ def decide_rollback(
         return Decision(Verdict.NOT_FOUND, "there is no such alias, so nothing to roll back")
     if request.to is not None:
         return _target(history, versions, request.to)
-    gen = len(history)
-    for step in range(request.steps):
-        found = _previous_gen(history, versions, gen)
-        if found is None:
-            return Decision(
-                Verdict.REFUSED,
-                f"its history has {step} of the {request.steps} earlier versions asked for that are "
-                "READY, not trained from a quarantined version and not rolled back from; name a "
-                "version with --to",
-            )
-        gen = found
-    return Decision(Verdict.MOVE, f"generation {gen} of the history", history[gen - 1].to_version)
+    candidates = previous_entries(history, versions)
+    if len(candidates) < request.steps:
+        return Decision(
+            Verdict.REFUSED,
+            f"its history has {len(candidates)} of the {request.steps} earlier versions asked for "
+            "that are READY, not trained from a quarantined version and not rolled back from; "
+            "name a version with --to",
+        )
+    entry = candidates[request.steps - 1]
+    return Decision(Verdict.MOVE, f"generation {entry.gen} of its history", entry.to_version)
 
 
-def previous_gens(
+def previous_entries(
     history: Sequence[HistoryEntry], versions: Mapping[int, VersionRecord]
-) -> list[int]:
-    """Return the generations that successive rollbacks would return to, next one first."""
-    gens = []
-    gen = _previous_gen(history, versions, len(history))
-    while gen is not None:
-        gens.append(gen)
-        gen = _previous_gen(history, versions, gen)
-    return gens
+) -> list[HistoryEntry]:
+    """Return where one rollback after another would go: the next one first."""
+    found: list[HistoryEntry] = []
+    current = history[-1].to_version if history else 0
+    for entry in reversed(standing_entries(history)[:-1]):
+        if entry.to_version != current and _unfit(entry.to_version, versions) is None:
+            found.append(entry)
+            current = entry.to_version
+    return found
 
 
-def withdrawn_gens(history: Sequence[HistoryEntry]) -> dict[int, int]:
-    """Return which entries were rolled back from: generation to that of the rollback.
+def standing_entries(history: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+    """Return the entries that were not rolled back from, oldest first, the current one last.
 
-    An entry counts when its version was pointed at, then or later, between the
-    entry that a rollback returned to and the rollback. A version that is promoted
-    again afterwards has a new entry, which does not count.
+    A rollback withdraws every version above the one it returns to, and all their
+    older entries. A version that is promoted again later has a new entry, which stands.
     """
-    withdrawn: dict[int, int] = {}
-    for rollback in history:
-        if rollback.kind is not MoveKind.ROLLBACK:
-            continue
-        older = history[: rollback.gen - 1]
-        returned_to = max((e.gen for e in older if e.to_version == rollback.to_version), default=0)
-        passed = older[returned_to:] if returned_to else older[-1:]
-        versions = {entry.to_version for entry in passed}
-        for entry in older:
-            if entry.to_version in versions:
-                withdrawn[entry.gen] = rollback.gen
-    return withdrawn
+    standing: list[HistoryEntry] = []
+    for entry in history:
+        if entry.kind is MoveKind.ROLLBACK:
+            withdrawn = _withdrawn_versions(standing, entry.to_version)
+            standing = [older for older in standing if older.to_version not in withdrawn]
+        standing.append(entry)
+    return standing
+
+
+def _withdrawn_versions(standing: Sequence[HistoryEntry], returned_to: int) -> set[int]:
+    """Return the versions above the newest entry of `returned_to`; the top one where it has none."""
+    versions = [entry.to_version for entry in standing]
+    if returned_to not in versions:
+        return set(versions[-1:])
+    newest = len(versions) - 1 - versions[::-1].index(returned_to)
+    return set(versions[newest + 1 :])
 
 
 def tainted_by(version: int, versions: Mapping[int, VersionRecord]) -> int | None:
@@ -135,22 +136,6 @@ def tainted_by(version: int, versions: Mapping[int, VersionRecord]) -> int | Non
         if versions[parent].state is State.QUARANTINED:
             return parent
         parent = versions[parent].parent
-    return None
-
-
-def _previous_gen(
-    history: Sequence[HistoryEntry], versions: Mapping[int, VersionRecord], gen: int
-) -> int | None:
-    """Return the newest eligible generation before `gen`."""
-    withdrawn = withdrawn_gens(history)
-    current = history[gen - 1].to_version if gen else None
-    for entry in reversed(history[: max(gen - 1, 0)]):
-        if (
-            entry.to_version != current
-            and entry.gen not in withdrawn
-            and _unfit(entry.to_version, versions) is None
-        ):
-            return entry.gen
     return None
 
 

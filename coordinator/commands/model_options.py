@@ -1,0 +1,130 @@
+"""What the commands of `pliska model` have in common: their options, and how they open things."""
+
+import dataclasses
+import getpass
+import json
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pliska.coordinator.registry import (
+    IntegrityError,
+    Lineage,
+    NotFoundError,
+    Registry,
+    RegistryUsageError,
+)
+from pliska.coordinator.storage import open_storage
+from pliska.coordinator.wire.signing import Signer
+from pliska.discovery import key_id, load_private_key, public_bytes
+from pliska.locks import Address, connect
+
+LINEAGE_BYTES_MAX = 1024 * 1024
+
+ArtifactsOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="PLISKA_ARTIFACTS",
+        help="Where tensors lie; 'registry' inside an embedded store's directory by default.",
+    ),
+]
+NamespaceOption = Annotated[str, typer.Option("--namespace", "-n", help="Whose models.")]
+SignaturesOption = Annotated[
+    int,
+    typer.Option(
+        envvar="PLISKA_SIGNATURES_MIN",
+        min=0,
+        help="How many enrolled publishers must have signed a version.",
+    ),
+]
+ModelArgument = Annotated[str, typer.Argument(help="Name of the model.")]
+ReferenceArgument = Annotated[
+    str, typer.Argument(metavar="MODEL[:N|@ALIAS|@sha256:…]", help="A version; the latest if bare.")
+]
+AliasOption = Annotated[str, typer.Option(help="Name of the alias, such as prod.")]
+ActorOption = Annotated[
+    str | None,
+    typer.Option(envvar="PLISKA_ACTOR", help="Who does it; you on this machine by default."),
+]
+ExpectGenOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="Only if the alias is at this generation (0: has never been set)."),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the move; make none.")]
+OpIdOption = Annotated[
+    str | None, typer.Option(help="Repeat an operation whose outcome was unknown.")
+]
+
+
+@contextmanager
+def open_registry(
+    store: str, artifacts: str | None, namespace: str, signatures_min: int = 0
+) -> Iterator[Registry]:
+    """Open the registry that the options name."""
+    if artifacts is None:
+        directory = Address.parse(store).local_directory
+        if directory is None:
+            raise RegistryUsageError(
+                f"{store} has no directory of its own: name one for the tensors with --artifacts"
+            )
+        artifacts = str(directory / "registry")
+    with closing(connect(store)) as backend:
+        yield Registry(backend, open_storage(artifacts), namespace, signatures_min=signatures_min)
+
+
+def read_lineage(path: Path | None, parent: int | None, metrics: Sequence[str]) -> Lineage:
+    """Return the lineage in a JSON file, with a parent and metrics given beside it.
+
+    Raises:
+        RegistryUsageError: The file or a metric is malformed.
+        NotFoundError: There is no such file.
+    """
+    lineage = Lineage() if path is None else _lineage_file(path)
+    numbers = dict(lineage.metrics)
+    for metric in metrics:
+        name, equals, number = metric.partition("=")
+        try:
+            numbers[name] = float(number)
+        except ValueError as error:
+            raise RegistryUsageError(f"--metric {metric!r}: write NAME=NUMBER") from error
+        if not equals or not name:
+            raise RegistryUsageError(f"--metric {metric!r}: write NAME=NUMBER")
+    return dataclasses.replace(
+        lineage, metrics=numbers, parent=lineage.parent if parent is None else parent
+    )
+
+
+def _lineage_file(path: Path) -> Lineage:
+    try:
+        with path.open("rb") as file:
+            content = file.read(LINEAGE_BYTES_MAX + 1)
+    except OSError as error:
+        raise NotFoundError(f"{path}: {error.strerror}") from error
+    try:
+        given = json.loads(content) if len(content) <= LINEAGE_BYTES_MAX else None
+    except (ValueError, RecursionError) as error:
+        raise RegistryUsageError(f"{path}: not JSON ({error})") from error
+    if not isinstance(given, dict):
+        raise RegistryUsageError(f"{path}: not a JSON object of at most {LINEAGE_BYTES_MAX} bytes")
+    try:
+        return Lineage.from_given(given, str(path))
+    except IntegrityError as error:
+        raise RegistryUsageError(str(error)) from error
+
+
+def load_signer(path: Path) -> Signer:
+    """Return a signer with the private key in a file."""
+    private_key = load_private_key(path)
+    return Signer(private_key, key_id(public_bytes(private_key)))
+
+
+def default_actor() -> str:
+    """Return `user@host` of this process."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError) as error:
+        raise RegistryUsageError("this user has no name: say who you are with --actor") from error

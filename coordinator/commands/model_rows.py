@@ -1,0 +1,130 @@
+"""What `pliska model` shows of versions, histories and moves: fields and columns, no decisions."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from pliska.coordinator.registry import AliasState, HistoryEntry, Manifest, Move, VersionRecord
+from pliska.coordinator.registry.policy import standing_entries
+from pliska.coordinator.registry.signatures import signer_ids
+from pliska.locks.presentation import OutputFormat, show_rows
+
+VERSION_COLUMNS = ["model", "version", "state", "aliases", "nbytes", "registered_at", "by"]
+LOG_COLUMNS = ["alias", "gen", "time", "kind", "from", "to", "actor", "reason", "status"]
+MOVE_COLUMNS = ["model", "alias", "outcome", "from_version", "to_version", "gen", "quarantined"]
+
+
+def alias_names(aliases: Mapping[str, AliasState], version: int) -> list[str]:
+    """Return the aliases that point at the version."""
+    return [name for name, state in aliases.items() if state.version == version]
+
+
+def version_row(version: VersionRecord, aliases: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of one version."""
+    return {
+        "model": version.model,
+        "version": version.version,
+        "state": version.state,
+        "state_reason": version.state_reason or None,
+        "aliases": list(aliases),
+        "content_id": version.content_id,
+        "manifest_digest": version.manifest_digest,
+        "parent": version.parent,
+        "tensors": version.tensors,
+        "nbytes": version.nbytes,
+        "registered_at": version.registered_at,
+        "by": version.registered_by,
+        "signed_by": list(signer_ids(version)),
+    }
+
+
+def version_fields(
+    version: VersionRecord, aliases: Sequence[str], manifest: Manifest | None
+) -> dict[str, Any]:
+    """Return all that is known of one version; lineage and tensors come from its manifest."""
+    fields = version_row(version, aliases)
+    if manifest is None:
+        return fields
+    tensors = [
+        {
+            "name": entry.name,
+            "dtype": entry.type.dtype,
+            "shape": list(entry.type.shape),
+            "digest": entry.digest,
+        }
+        for entry in manifest.tensors
+    ]
+    return {
+        **fields,
+        "lineage": manifest.lineage.to_fields(),
+        "metadata": dict(manifest.metadata),
+        "tensors": tensors,
+    }
+
+
+def show_fields(fields: Mapping[str, Any]) -> None:
+    """Print `version_fields` for people: one field a line, then the tensors."""
+    lines = []
+    for name, value in fields.items():
+        if name == "tensors" and isinstance(value, list):
+            lines.append({"field": name, "value": len(value)})
+        elif isinstance(value, Mapping):
+            lines += [
+                {"field": f"{name}.{inner}", "value": _flat(known)}
+                for inner, known in value.items()
+                if known not in (None, [], {})
+            ]
+        else:
+            lines.append({"field": name, "value": value})
+    show_rows(OutputFormat.TABLE, "fields", ["field", "value"], lines)
+    if isinstance(fields["tensors"], list):
+        show_rows(OutputFormat.TABLE, "tensors", ["name", "dtype", "shape"], fields["tensors"])
+
+
+def log_rows(history: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
+    """Return the moves of one alias; `status` says which were rolled back from."""
+    standing = {entry.gen for entry in standing_entries(history)}
+    return [
+        {
+            "alias": entry.alias,
+            "gen": entry.gen,
+            "time": entry.at,
+            "kind": entry.kind,
+            "from": entry.from_version,
+            "to": entry.to_version,
+            "actor": entry.actor,
+            "reason": entry.reason or None,
+            "status": _status(entry.gen, len(history), standing),
+            "op_id": entry.op_id,
+            "manifest_digest": entry.manifest_digest,
+            "hash": entry.hash,
+        }
+        for entry in history
+    ]
+
+
+def move_row(move: Move) -> dict[str, Any]:
+    """Return the fields of a move."""
+    return {
+        "model": move.model,
+        "alias": move.alias,
+        "kind": move.kind,
+        "outcome": move.outcome,
+        "from_version": move.from_version,
+        "to_version": move.to_version,
+        "gen": move.gen,
+        "quarantined": move.quarantined,
+        "op_id": move.op_id,
+        "reason": move.reason or None,
+    }
+
+
+def _status(gen: int, newest_gen: int, standing: Collection[int]) -> str | None:
+    if gen == newest_gen:
+        return "current"
+    return None if gen in standing else "rolled back"
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return [f"{name}={known}" for name, known in value.items()]
+    return value
