@@ -10,6 +10,7 @@ from pliska.locks.contender import Contender
 from pliska.locks.errors import NotHeldError
 from pliska.locks.fencing import FencingToken
 from pliska.locks.loss import LossSignal
+from pliska.locks.process import HomeProcess
 
 
 class Grant:
@@ -25,7 +26,8 @@ class Grant:
     """
 
     def __init__(self, contender: Contender) -> None:
-        self._contender = contender
+        self._own_contender = contender
+        self._home = HomeProcess()
         self._lock = threading.Lock()
         self._is_released = False
 
@@ -56,9 +58,10 @@ class Grant:
 
     def check(self) -> None:
         """Raise `GrantLostError` when it was lost and `NotHeldError` when it was released."""
+        contender = self._contender
         if self._is_released:
             raise NotHeldError("this grant was released before")
-        self._contender.check()
+        contender.check()
 
     def guard(self) -> Existing:
         """The check for `Backend.transact` that refuses a write once this grant is over."""
@@ -70,11 +73,17 @@ class Grant:
         Returns:
             True when it was held until now; False when it was lost or released before.
         """
+        contender = self._contender
         with self._lock:
             if self._is_released:
                 return False
             self._is_released = True
-        return self._contender.release()
+        return contender.release()
+
+    @property
+    def _contender(self) -> Contender:
+        self._home.check()
+        return self._own_contender
 
     def __enter__(self) -> Self:
         return self

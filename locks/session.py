@@ -20,9 +20,8 @@ from pliska.locks.loss import LossSignal
 from pliska.locks.process import HomeProcess
 
 INSPECTION_S = 0.5
-"""How often the keeper looks whether the records of held grants still exist."""
-CLEANING_S = 0.2
-"""How often the keeper retries to delete the record of an acquire that was given up."""
+"""How often the keeper looks whether the records of held grants still exist, and deletes those
+that an interrupted acquire or release left behind."""
 CLOSE_TIMEOUT_S = 2.0
 RENEWAL_TIMEOUT_S_MIN = 0.05
 
@@ -48,7 +47,7 @@ class Session:
     """A session in a coordination store. Make one with `open`. Safe to use from any thread."""
 
     def __init__(self, backend: Backend, lease_s: float, clock: Clock) -> None:
-        """Begin a session; `open` also keeps it alive."""
+        """Use `open`, which checks the lease."""
         self.backend = backend
         self.clock = clock
         self._home = HomeProcess()
@@ -61,8 +60,12 @@ class Session:
         self._held: set[Held] = set()
         self._abandoned: set[str] = set()
         self._lost = LossSignal(lambda: not self.is_alive)
-        self._guard = threading.Thread(target=self._watch_deadline, name="pliska-session-guard")
-        self._keeper = threading.Thread(target=self._keep, name="pliska-session-keeper")
+        self._threads = [
+            threading.Thread(target=self._watch_deadline, name="pliska-session-guard", daemon=True),
+            threading.Thread(target=self._keep, name="pliska-session-keeper", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @classmethod
     def open(cls, backend: Backend, lease_s: float = 10.0, clock: Clock | None = None) -> Self:
@@ -82,11 +85,7 @@ class Session:
             raise LockUsageError(
                 f"a lease lasts {LEASE_S_MIN} to {LEASE_S_MAX} seconds, not {lease_s}"
             )
-        session = cls(backend, lease_s, clock or SystemClock())
-        for thread in (session._guard, session._keeper):
-            thread.daemon = True
-            thread.start()
-        return session
+        return cls(backend, lease_s, clock or SystemClock())
 
     @property
     def id(self) -> str:
@@ -137,7 +136,7 @@ class Session:
         self._end("it was closed")
         if was_closed:
             return
-        for thread in (self._guard, self._keeper):
+        for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(CLOSE_TIMEOUT_S)
         self._close_in_store()
@@ -162,7 +161,6 @@ class Session:
         with self._changed:
             self.check()
             self._held.add(held)
-            self._changed.notify_all()
 
     def release(self, held: Held) -> None:
         """Watch no longer; its owner gives it up."""
@@ -177,18 +175,15 @@ class Session:
         """
         if not self.is_alive:
             return False
-        with self._changed:
-            self._abandoned.add(key)
         try:
-            existed = self.backend.delete(key, timeout_s=timeout_s)
+            return self.backend.delete(key, timeout_s=timeout_s)
         except StoreError as error:
             _log.warning("a record could not be deleted yet: key=%s reason=%s", key, error)
-            with self._changed:
-                self._changed.notify_all()
+            self._abandon(key)
             return True
-        with self._changed:
-            self._abandoned.discard(key)
-        return existed
+        except BaseException:
+            self._abandon(key)
+            raise
 
     def _ended(self) -> str | None:
         """Why the session has ended; None while it lives. What was lost once stays lost."""
@@ -200,6 +195,10 @@ class Session:
                 )
                 self._changed.notify_all()
             return self._end_reason
+
+    def _abandon(self, key: str) -> None:
+        with self._changed:
+            self._abandoned.add(key)
 
     def _end(self, reason: str) -> None:
         with self._changed:
@@ -226,8 +225,8 @@ class Session:
         while self._sleep_until_due(next_inspection_s):
             if self.clock.now_s() >= self._lease.next_renewal_s:
                 self._renew()
-            self._delete_abandoned()
             if self.clock.now_s() >= next_inspection_s:
+                self._delete_abandoned()
                 self._inspect_held()
                 next_inspection_s = self.clock.now_s() + INSPECTION_S
         if not self._is_closed:
@@ -236,14 +235,9 @@ class Session:
 
     def _sleep_until_due(self, next_inspection_s: float) -> bool:
         """Wait for the next duty; False when the session has ended."""
-        started_s = self.clock.now_s()
         with self._changed:
             while self._ended() is None:
-                due_s = self._lease.next_renewal_s
-                if self._held:
-                    due_s = min(due_s, next_inspection_s)
-                if self._abandoned:
-                    due_s = min(due_s, started_s + CLEANING_S)
+                due_s = min(self._lease.next_renewal_s, next_inspection_s)
                 if self.clock.now_s() >= due_s:
                     return True
                 self.clock.wait(self._changed, due_s)

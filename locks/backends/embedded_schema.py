@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pliska.locks.errors import StoreError, StoreFormatError, StoreUnavailableError
+from pliska.locks.errors import LockUsageError, StoreError, StoreFormatError, StoreUnavailableError
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x504C534B  # "PLSK"
@@ -77,10 +77,13 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 
     Raises:
         StoreFormatError: The file is another program's, or a newer version's.
+        LockUsageError: The filesystem cannot keep a write-ahead log.
     """
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if tables == 0:
-        connection.execute("PRAGMA journal_mode = WAL")
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise LockUsageError(f"{path} is on a filesystem without shared memory: use another")
         marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
         connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} {marks} COMMIT;")
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]

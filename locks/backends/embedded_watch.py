@@ -39,7 +39,6 @@ class ChangeWatcher:
         self._wake = threading.Event()
         self._is_closed = False
         self._thread: threading.Thread | None = None
-        self._seen = Revision(0)
 
     def wait(self, path: str, after: Revision, timeout_s: float) -> bool:
         """See `Backend.wait_for_change`."""
@@ -75,19 +74,22 @@ class ChangeWatcher:
             if self._is_closed:
                 raise StoreUnavailableError("this backend is closed: connect again")
             if self._thread is None:
-                self._seen = self._current_revision()
-                self._thread = threading.Thread(
-                    target=self._run, name="pliska-store-watch", daemon=True
-                )
-                self._thread.start()
+                self._thread = self._started_thread()
             is_first = not self._waiting
             self._waiting.setdefault(path, []).append(changed)
         if is_first:
             self._wake.set()
 
-    def _current_revision(self) -> Revision:
-        with self._database.connection() as connection:
-            return Revision(connection.execute("SELECT revision FROM store").fetchone()[0])
+    def _started_thread(self) -> threading.Thread:
+        with translated_errors(self._database.path):
+            connection = open_connection(self._database.path)
+            (seen,) = connection.execute("SELECT revision FROM store").fetchone()
+        poll = _Poll(self._database, connection, Revision(seen))
+        thread = threading.Thread(
+            target=self._run, args=(poll,), name="pliska-store-watch", daemon=True
+        )
+        thread.start()
+        return thread
 
     def _has_changed(self, path: str, after: Revision) -> bool:
         with self._database.reading() as connection:
@@ -107,17 +109,12 @@ class ChangeWatcher:
             ).fetchone()
             return bool(after > 0 if record is None else record[0] > after)
 
-    def _run(self) -> None:
-        with translated_errors(self._database.path):
-            connection = open_connection(self._database.path)
-        try:
-            poll = _Poll(self._database, connection, self._seen)
-            while not self._is_closed:
-                self._wake.wait(poll.pause_s if self._waiting else None)
-                self._wake.clear()
-                self._look(poll)
-        finally:
-            connection.close()
+    def _run(self, poll: "_Poll") -> None:
+        while not self._is_closed:
+            self._wake.wait(poll.pause_s if self._waiting else None)
+            self._wake.clear()
+            self._look(poll)
+        poll.close()
 
     def _look(self, poll: "_Poll") -> None:
         try:
@@ -190,6 +187,10 @@ class _Poll:
         self._seen = Revision(revision)
         return None if has_gap else {path for row in rows for path in row}
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
     def end_dead_sessions(self) -> None:
         """End the sessions whose lease ran out or whose process died."""
         now_s = self._database.clock.now_s()
@@ -211,5 +212,5 @@ def end_dead_sessions(database: Database, suspects: Iterable[str], timeout_s: fl
     is_abandoned = database.lock_file.is_abandoned
     with database.writing(timeout_s) as table:
         table.end_sessions(
-            [id_ for id_ in suspects if table.has_session(id_) and is_abandoned(int(id_, 16))]
+            [id_ for id_ in suspects if not table.has_session(id_) or is_abandoned(int(id_, 16))]
         )

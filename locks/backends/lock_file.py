@@ -12,6 +12,7 @@ it. So there is one `LockFile` a process and file, and one descriptor for it.
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,7 @@ class LockFile:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.identity = _identity(os.fstat(self._descriptor))
         self._clock = SystemClock()
         self._next = threading.Lock()
         self._turn = threading.Lock()
@@ -47,20 +49,13 @@ class LockFile:
     def shared(cls, path: Path) -> "LockFile":
         """The lock file at `path`, opened once in this process. Pair with `close`."""
         with _registry_lock:
-            lock_file = _registry.get(path)
-            if lock_file is None or not lock_file.is_at(path):
-                lock_file = _registry[path] = cls(path)
+            # Looked up before it is opened: one descriptor too many, and closing it frees all.
+            lock_file = _registry.get(_identity(path.stat())) if path.exists() else None
+            if lock_file is None:
+                lock_file = cls(path)
+                _registry[lock_file.identity] = lock_file
             lock_file.users += 1
             return lock_file
-
-    def is_at(self, path: Path) -> bool:
-        """Whether the file at `path` is still the one that was opened."""
-        try:
-            found = path.stat()
-        except FileNotFoundError:
-            return False
-        ours = os.fstat(self._descriptor)
-        return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
     def close(self) -> None:
         """Leave the file; the last one to leave closes it unless a session still holds a byte."""
@@ -134,14 +129,13 @@ class LockFile:
             self._turn.release()
 
     def _poll(self, byte: int, until_s: float) -> bool:
-        pause = threading.Event()
         while True:
             try:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
             except (BlockingIOError, PermissionError):
                 if self._clock.now_s() >= until_s:
                     return False
-                pause.wait(QUEUE_POLL_S)
+                time.sleep(QUEUE_POLL_S)
             else:
                 return True
 
@@ -153,8 +147,7 @@ class LockFile:
 
     def _close_if_unused(self) -> None:
         if self.users == 0 and not self._sessions:
-            for path in [path for path, lock_file in _registry.items() if lock_file is self]:
-                del _registry[path]
+            _registry.pop(self.identity, None)
             os.close(self._descriptor)
 
 
@@ -163,8 +156,12 @@ _BUSY = (
     "of a write; continue or kill it, then try again"
 )
 
-_registry: dict[Path, LockFile] = {}
+_registry: dict[tuple[int, int], LockFile] = {}
 _registry_lock = threading.Lock()
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def _forget_in_child() -> None:

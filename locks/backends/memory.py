@@ -119,9 +119,8 @@ class MemoryStore:
                     now_s = self._clock.now_s()
                     if now_s >= deadline_s:
                         return False
-                    next_end_s = min((lease.ends_s for lease in self._leases.values()), default=0.0)
-                    wake_s = min(deadline_s, next_end_s) if next_end_s > now_s else deadline_s
-                    self._clock.wait(condition, wake_s)
+                    ends_s = [lease.ends_s for lease in self._leases.values()]
+                    self._clock.wait(condition, min([deadline_s, *ends_s]))
                 return True
             finally:
                 self._waiting[path].remove(condition)
