@@ -6,6 +6,7 @@ header is accepted, decodes the payload into it, and marks it filled when the
 signature of the whole has been checked; rules read only filled rows.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,6 +110,10 @@ class GradientBuffer:
     def clear(self) -> None:
         """Give every row back; the memory is kept for the next round."""
         self._claims.clear()
+
+    def keep(self, workers: Collection[str]) -> None:
+        """Give back every row but those of `workers`, complete or not."""
+        self._claims = {i: c for i, c in self._claims.items() if c.worker in workers}
 
     def filled(self) -> tuple[FilledRow, ...]:
         """Return the complete rows, in the order of their indices."""

@@ -114,6 +114,6 @@ class BufferFullError(AggregationError):
 
 def suggestion(name: str, known: tuple[str, ...]) -> str:
     """Return the end of a sentence that says which name may have been meant."""
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    close = [whole for whole in known if name in whole] or get_close_matches(name, known, n=1)
     meant = f"did you mean {close[0]!r}? " if close else ""
     return f"; {meant}known: {', '.join(known)}" if known else "; it takes none"

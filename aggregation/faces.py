@@ -143,14 +143,14 @@ def _of_tensors(workers: Sequence[str], given: Sequence[Tensor]) -> Submission:
 
 
 def _of_arrays(workers: Sequence[str], given: Sequence[Array]) -> Submission:
-    floating = [i for i, row in enumerate(given) if row.dtype in FLOATING_ARRAYS]
+    floating = [i for i, row in enumerate(given) if row.dtype.type in FLOATING_ARRAYS]
     if not floating:
         raise ShapeError(f"rows are {given[0].dtype}; only floating arrays can be aggregated")
     inner = _of_tensors([workers[i] for i in floating], [_shared(given[i]) for i in floating])
     refused = {
         worker: f"{row.dtype} is no floating dtype"
         for worker, row in zip(workers, given, strict=True)
-        if row.dtype not in FLOATING_ARRAYS
+        if row.dtype.type not in FLOATING_ARRAYS
     }
     return Submission(
         workers=inner.workers,

@@ -23,7 +23,7 @@ class MultiKrum(DistanceRule):
 
     m = 1 is Krum. Scores, variants, ties and margin are as in `Krum`.
 
-    Source: Blanchard, El Mhamdi, Guerraoui, Stainer, NeurIPS 2017, Section 5
+    Source: Blanchard, El Mhamdi, Guerraoui, Stainer, NeurIPS 2017, Section 6
     (the m-Krum variant; the paper leaves m open). The default m is n-f-2, the
     largest for which Byzantine resilience was shown with this score (El
     Mhamdi, Guerraoui, Rouault, "Fast and robust distributed learning in high

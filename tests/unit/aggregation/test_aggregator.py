@@ -1,0 +1,48 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from pliska.aggregation import MultiKrum, Rule, TrimmedMean, rule_names
+
+
+def test_import_loads_nothing_heavier_than_torch() -> None:
+    code = (
+        "import sys, pliska.aggregation\n"
+        "heavy = {'aiohttp', 'scipy', 'sklearn', 'kazoo', 'consul', 'typer', 'pliska.locks',\n"
+        "         'pliska.coordinator', 'pliska.discovery', 'pliska.trainer'}\n"
+        "sys.exit(', '.join(sorted(heavy & sys.modules.keys())) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_rule_states_its_source_and_bound() -> None:
+    for rule in Rule.__subclasses__():
+        assert rule.__doc__
+    assert "Source:" in (MultiKrum.__doc__ or "")
+    assert len(rule_names()) == len(set(rule_names()))
+
+
+def test_rules_are_values() -> None:
+    assert MultiKrum(f=2) == MultiKrum(f=2)
+    assert hash(MultiKrum(f=2)) == hash(MultiKrum(f=2))
+    with pytest.raises(AttributeError):
+        MultiKrum(f=2).f = 3  # type: ignore[misc]
+
+
+def test_rejected_worker_that_has_a_row_is_counted_once() -> None:
+    rows = torch.tensor([[1.0], [2.0], [3.0], [100.0]])
+    result = TrimmedMean(f=1)(rows, ["a", "b", "c", "d"], rejected={"d": "two messages"})
+    assert result.vector.item() == 2
+    assert len(result.report) == 4
+
+
+def test_margin_of_a_coordinate_rule_is_its_share_of_the_kept_values() -> None:
+    # Sorted columns: kept are 2, 3 and 3; worker c is kept twice, b once.
+    rows = torch.tensor([[1.0, 9.0], [2.0, 1.0], [3.0, 3.0]])
+    report = TrimmedMean(f=1)(rows).report
+    assert [entry.weight for entry in report] == [0.0, 0.5, 0.5]
+    assert [entry.margin for entry in report] == [-1.0, 0.5, 0.5]
+    assert report[1].reason == "within the kept range in 50% of the coordinates"
