@@ -125,6 +125,8 @@ def _of_tensors(workers: Sequence[str], given: Sequence[Tensor]) -> Submission:
     shape, dtype, device = expected
     if not dtype.is_floating_point:
         raise ShapeError(f"rows are {dtype}; only floating tensors can be aggregated")
+    if not shape.numel():
+        raise ShapeError(f"rows of shape {tuple(shape)} hold no values")
     fitting, refused = [], {}
     for i, row in enumerate(given):
         if (row.shape, row.dtype, row.device) == expected:
@@ -181,6 +183,8 @@ def _of_states(workers: Sequence[str], given: Sequence[State]) -> Submission:
     if not readable:
         raise ShapeError(f"no state dict can be read; worker {workers[0]!r}: {refused[workers[0]]}")
     layout = Counter(readable).most_common(1)[0][0]
+    if not layout.d:
+        raise ShapeError("the state dicts hold no floating values")
     for worker, state in zip(workers, given, strict=True):
         if worker not in refused and (reason := layout.mismatch(state)):
             refused[worker] = reason

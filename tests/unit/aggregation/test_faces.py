@@ -79,6 +79,8 @@ def test_float64_is_computed_in_float64() -> None:
         ([torch.ones(2), np.ones(2)], "ndarray"),
         ([1.0, 2.0], "float"),
         ([{"a": None}, {"a": None}], "'a' is a NoneType"),
+        (torch.ones(3, 0), "hold no values"),
+        ([{"steps": torch.tensor(1)}] * 3, "no floating values"),
     ],
 )
 def test_rows_that_cannot_be_read_are_an_error(rows: Any, message: str) -> None:
