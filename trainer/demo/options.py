@@ -74,6 +74,14 @@ class DemoOptions:
         return self.attack.default_scale if self.scale is None else self.scale
 
     @property
+    def attack_text(self) -> str:
+        """Who attacks and how, in words."""
+        if not self.byzantine:
+            return f"{self.workers} workers, none attacks"
+        strength = "" if self.attack_scale is None else f", strength {self.attack_scale:g}"
+        return f"{self.byzantine} of {self.workers} workers attack: {self.attack}{strength}"
+
+    @property
     def worker_names(self) -> tuple[str, ...]:
         """All workers: w1, w2, ..."""
         return tuple(f"w{number}" for number in range(1, self.workers + 1))
