@@ -40,7 +40,7 @@ class _Claim:
 class GradientBuffer:
     """A float32 matrix [n_max, d] whose rows are claimed, filled and released.
 
-    Claim, mark, release and clear from one thread; the memory of a claimed row
+    Claim, mark, release and keep from one thread; the memory of a claimed row
     may be written from any thread. The buffer owns the memory: views that
     `row` and `array` hand out stay valid, but their contents belong to whoever
     holds the claim.
@@ -107,12 +107,8 @@ class GradientBuffer:
         self._claim_at(index)
         del self._claims[index]
 
-    def clear(self) -> None:
-        """Give every row back; the memory is kept for the next round."""
-        self._claims.clear()
-
     def keep(self, workers: Collection[str]) -> None:
-        """Give back every row but those of `workers`, complete or not."""
+        """Give back every row but those of `workers`, complete or not; the memory stays."""
         self._claims = {i: c for i, c in self._claims.items() if c.worker in workers}
 
     def filled(self) -> tuple[FilledRow, ...]:

@@ -65,8 +65,9 @@ class BandMean:
 def band_mean(rows: Rows, band: range) -> BandMean:
     """Average the values whose rank is in `band`, per coordinate, in one pass over the rows.
 
-    Cost O(n log^2 n) comparisons per coordinate; sums are in float64. The extremes are left out, never subtracted: the sum of
-    all minus the extremes loses everything to one huge value.
+    Cost O(n log^2 n) comparisons per coordinate; sums are in float64. The
+    extremes are left out, never subtracted: the sum of all minus the extremes
+    loses everything to one huge value.
     """
     vector = rows.tensors[0].new_empty(rows.d, dtype=rows.dtype)
     kept = torch.zeros(rows.n, dtype=torch.float64, device=vector.device)

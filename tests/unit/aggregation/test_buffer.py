@@ -52,13 +52,16 @@ def test_one_worker_holds_one_row() -> None:
         buffer.claim("a")
 
 
-def test_clear_keeps_the_memory() -> None:
-    buffer = GradientBuffer(2, 3)
+def test_next_round_keeps_the_memory_and_the_rows_it_names() -> None:
+    buffer = GradientBuffer(3, 3)
     address = buffer.row(0).data_ptr()
-    buffer.mark_filled(buffer.claim("a"))
-    buffer.clear()
+    for worker in ("a", "b", "c"):
+        buffer.mark_filled(buffer.claim(worker))
+    buffer.keep(["b", "gone"])
+    assert [row.worker for row in buffer.filled()] == ["b"]
+    assert buffer.row(buffer.claim("d")).data_ptr() == address
+    buffer.keep(())
     assert buffer.workers == ()
-    assert buffer.row(buffer.claim("b")).data_ptr() == address
 
 
 @pytest.mark.parametrize("act", ["mark_filled", "release"])
