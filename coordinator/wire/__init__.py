@@ -1,7 +1,8 @@
 """What travels between worker and coordinator: messages, signatures, codecs, transport.
 
-It imports nothing else of ours and no torch. The HTTP server and client are in
-`http_server.py` and `http_client.py`, apart, so that whoever needs only the messages does not load them.
+It imports nothing else of ours and no torch. `http_server.py`, `http_client.py`
+and `tls.py` are imported by name, so that whoever needs only the messages does
+not load aiohttp.
 """
 
 from pliska.coordinator.wire.codec import (

@@ -1,7 +1,8 @@
 """The seam between the protocol and what carries it.
 
-`http_server.py` and `http_client.py` implement it over TLS. What a request means is the handler's matter;
-how it travels is not. Headers are written in lower case on this side.
+`http_server.py` and `http_client.py` implement it over TLS. What a request
+means is the handler's matter; how it travels is not. Headers are written in
+lower case on this side.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
