@@ -5,12 +5,15 @@ mistake that would only show in the first round becomes a `JobFileError` with
 its line and what to write instead.
 """
 
+from torch import nn
+from torch.utils.data import Dataset, default_collate
+
 from pliska.aggregation.catalog import rule_named, rule_names
 from pliska.aggregation.errors import BoundError, RuleUsageError, UnknownNameError
 from pliska.coordinator.errors import OptimizerError
 from pliska.coordinator.optimizer import optimizer_parameters
-from pliska.coordinator.training_module import build_module, load_data
-from pliska.coordinator.user_code import load_function, mistake
+from pliska.coordinator.training_module import Example, build_module, load_data
+from pliska.coordinator.user_code import described, load_function, mistake
 from pliska.coordinator.wire.job import Job
 
 
@@ -19,16 +22,16 @@ def check_job(job: Job) -> None:
 
     Checks the rule with its parameters and its bound on n and f, the
     optimizer's parameters, and that the user's functions can be imported and
-    make a module and two datasets.
+    make a module and two datasets that go together.
 
     Raises:
         JobFileError: Something is wrong; the first mistake is named.
     """
     _check_rule(job)
     _check_optimizer(job)
-    build_module(job)
-    load_data(job)
-    load_function(job, "data.loss")
+    module = build_module(job)
+    train, _ = load_data(job)
+    _check_fit(job, module, train)
 
 
 def _check_rule(job: Job) -> None:
@@ -40,9 +43,10 @@ def _check_rule(job: Job) -> None:
             job, "rule.name", f"there is no rule {error.name!r}", _one_of(rule_names())
         ) from error
     except RuleUsageError as error:
-        named = next((name for name in parameters if repr(name) in str(error)), None)
-        key = f"rule.{named}" if named else "rule.name"
-        raise mistake(job, key, str(error), f"write what {job.rule.name} takes") from error
+        text = str(error)
+        named = (each for each in parameters if repr(each) in text or text.startswith(f"{each} "))
+        key = f"rule.{next(named, 'name')}"
+        raise mistake(job, key, text, f"write what {job.rule.name} takes") from error
     for count, key in (
         (job.rounds.workers, "rounds.workers"),
         (job.rounds.quorum, "rounds.quorum"),
@@ -64,6 +68,32 @@ def _check_optimizer(job: Job) -> None:
     except OptimizerError as error:
         key = f"optimizer.{error.parameter or 'name'}"
         raise mistake(job, key, error.message, error.advice) from error
+
+
+def _check_fit(job: Job, module: nn.Module, train: Dataset[Example]) -> None:
+    """Make one gradient, so that shapes that do not match show here."""
+    loss_function = load_function(job, "data.loss")
+    # Two examples, because some layers refuse a batch of one.
+    inputs, targets = default_collate([train[0], train[len(train) - 1]])  # type: ignore[arg-type]
+    try:
+        outputs = module(inputs)
+    except Exception as error:
+        raise mistake(
+            job,
+            "model.factory",
+            f"the model cannot take the inputs of data.factory: {described(error)}",
+            "make the two fit each other",
+        ) from error
+    try:
+        loss = loss_function(outputs, targets)
+        loss.backward()
+    except Exception as error:
+        raise mistake(
+            job,
+            "data.loss",
+            f"the loss of the model's output and a target fails: {described(error)}",
+            "name a function of (output, target) that returns one number with a gradient",
+        ) from error
 
 
 def _one_of(names: tuple[str, ...]) -> str:

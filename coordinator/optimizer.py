@@ -17,21 +17,14 @@ from pliska.coordinator.errors import ModelStateError, OptimizerError
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A finite number at least `least`, or above it where `is_open`."""
+    """A finite number of at least 0."""
 
-    least: float
-    is_open: bool = False
-
-    @property
-    def description(self) -> str:
-        return f"a number {'above' if self.is_open else 'of at least'} {self.least:g}"
+    description = "a number of at least 0"
 
     def accept(self, value: object) -> float | None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        if not math.isfinite(value) or value < self.least or (self.is_open and value == self.least):
-            return None
-        return float(value)
+        return float(value) if math.isfinite(value) and value >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +42,7 @@ class _Betas:
     def accept(self, value: object) -> tuple[float, float] | None:
         if not isinstance(value, list | tuple) or len(value) != 2:
             return None
-        first, second = (_Number(0).accept(each) for each in value)
+        first, second = (_Number().accept(each) for each in value)
         if first is None or second is None or first >= 1 or second >= 1:
             return None
         return first, second
@@ -64,10 +57,10 @@ class _Kind:
 
 
 _ADAM_PARAMETERS: Mapping[str, _Number | _Claim | _Betas] = {
-    "lr": _Number(0, is_open=True),
+    "lr": _Number(),
     "betas": _Betas(),
-    "eps": _Number(0, is_open=True),
-    "weight_decay": _Number(0),
+    "eps": _Number(),
+    "weight_decay": _Number(),
     "amsgrad": _Claim(),
 }
 _ADAM_STATE = frozenset({"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"})
@@ -75,10 +68,10 @@ _KINDS = {
     "sgd": _Kind(
         torch.optim.SGD,
         {
-            "lr": _Number(0, is_open=True),
-            "momentum": _Number(0),
-            "dampening": _Number(0),
-            "weight_decay": _Number(0),
+            "lr": _Number(),
+            "momentum": _Number(),
+            "dampening": _Number(),
+            "weight_decay": _Number(),
             "nesterov": _Claim(),
         },
         frozenset({"momentum_buffer"}),
@@ -153,14 +146,9 @@ class NamedOptimizer:
     def settings(self) -> dict[str, Any]:
         """Return name and parameters, defaults included, as JSON has them."""
         group = self._torch.param_groups[0]
-        values = {name: group[name] for name in self._kind.parameters}
-        return {
-            "name": self._name,
-            **{
-                name: list(value) if isinstance(value, tuple) else value
-                for name, value in values.items()
-            },
-        }
+        # Through `accept`, because torch's own defaults mix 0 with 0.0.
+        values = {name: kind.accept(group[name]) for name, kind in self._kind.parameters.items()}
+        return {"name": self._name, **values}
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the state by `PARAMETER/WHAT`, such as `fc.weight/exp_avg`; views, not copies."""

@@ -16,7 +16,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.utils.data import Dataset
 
 from pliska.aggregation.layout import RUNNING_STATISTICS, StateLayout
-from pliska.coordinator.user_code import call_factory, mistake
+from pliska.coordinator.user_code import call_factory, described, mistake
 from pliska.coordinator.wire.errors import RefusedError
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.manifest import Manifest
@@ -154,7 +154,10 @@ def _unfit_data(dataset: Any) -> str | None:
         return f"is {type(dataset).__name__}, which has no length or cannot be indexed"
     if len(dataset) == 0:
         return "is empty"
-    item = dataset[0]
+    try:
+        item = dataset[0]
+    except Exception as error:  # noqa: BLE001 - whatever the user's code raises is their message
+        return f"raised {described(error)} for its first item"
     if not (isinstance(item, tuple | list) and len(item) == 2):
         return f"has items of {type(item).__name__}, not pairs of input and target"
     return None

@@ -71,7 +71,7 @@ def call_factory(job: Job, table: str) -> Any:
         raise mistake(
             job,
             f"{table}.factory",
-            f"{table}.factory raised {_described(error)}",
+            f"{table}.factory raised {described(error)}",
             f"mend the function or its {table}.arguments",
         ) from error
 
@@ -110,7 +110,7 @@ def _failed_import(job: Job, key: str, name: str, error: BaseException) -> JobFi
     return mistake(
         job,
         key,
-        f"{key} names the module {name!r}, but importing it raised {_described(error)}",
+        f"{key} names the module {name!r}, but importing it raised {described(error)}",
         f"mend it until `python -c 'import {name}'` works",
     )
 
@@ -119,7 +119,7 @@ def _what_there_is(module: ModuleType, name: str) -> str:
     functions = [
         each for each, value in vars(module).items() if callable(value) and not each.startswith("_")
     ]
-    close = difflib.get_close_matches(name, functions, n=3, cutoff=0.4) or sorted(functions)[:5]
+    close = difflib.get_close_matches(name, functions, n=3, cutoff=0.5) or sorted(functions)[:5]
     if not close:
         return "name a function of that module; it has none"
     return "name one of its functions, such as " + ", ".join(close)
@@ -143,8 +143,8 @@ def _require_fit(
         ) from error
 
 
-def _described(error: BaseException) -> str:
-    """Return type, message and the user's own line, such as `ValueError: no (model.py:7)`."""
+def described(error: BaseException) -> str:
+    """Return type, message and the last line of the trace: `ValueError: no (model.py:7)`."""
     text = f"{type(error).__name__}: {error}".strip().splitlines()[0][:MESSAGE_CHARACTERS_MAX]
     ours = str(Path(__file__))
     frames = [
