@@ -17,7 +17,6 @@ TOKEN_BYTES = 32
 CHALLENGES_MAX = 4096
 """Challenges that wait for their hello; the oldest is forgotten beyond that."""
 CHALLENGE_LIFE_S = 30.0
-MEMBERS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +44,18 @@ class Member:
 class Members:
     """Who has joined, and who answers which challenge."""
 
-    def __init__(self, lease_s: float, new_secret: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, lease_s: float, members_max: int, new_secret: Callable[[int], bytes]
+    ) -> None:
         """Begin with nobody.
 
         Args:
             lease_s: A worker that is silent for so long is gone.
+            members_max: Workers that there is room for.
             new_secret: Returns that many unpredictable bytes.
         """
         self.lease_s = lease_s
+        self.members_max = members_max
         self._new_secret = new_secret
         self._challenges: dict[bytes, float] = {}
         self._by_worker: dict[str, Member] = {}
@@ -74,7 +77,7 @@ class Members:
     def join(self, worker: str, incarnation: bytes, key_id: str, now: float) -> Member | None:
         """Take a worker in that has proved its key; None when the job is full."""
         known = self._by_worker.get(worker)
-        if known is None and len(self._by_worker) >= MEMBERS_MAX:
+        if known is None and len(self._by_worker) >= self.members_max:
             return None
         self.leave(worker)
         seq = known.seq if known is not None and known.incarnation == incarnation else 0

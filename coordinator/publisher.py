@@ -15,16 +15,15 @@ class Published:
 
     Attributes:
         version: Count of committed rounds.
-        digest: SHA-256 of the parameters, which the commit record names.
+        digest: Root of the hash tree over the parameters, which the commit
+            record names.
         parameters: float32 [d], little endian, in the manifest's order.
-        commit: The signed commit record, so that the reader need not trust us.
         is_final: No round follows.
     """
 
     version: int
     digest: bytes
     parameters: bytes
-    commit: bytes
     is_final: bool
 
 

@@ -113,17 +113,15 @@ def _open_when_ready(state: RoundState, now: float, options: RoundOptions) -> St
 
 
 def _open(state: RoundState, now: float) -> Step:
-    settled = {w: s for w, s in state.slots.items() if s.state is not SlotState.RECEIVING}
     opened = replace(
         state,
         phase=Phase.COLLECTING,
         attempt=state.attempt + 1,
         since=now,
         members=dict(state.present),
-        slots=settled,
         reason=f"collects from {len(state.present)} workers",
     )
-    return Step(opened, (Opened(tuple(sorted(settled))),))
+    return Step(opened, (Opened(tuple(sorted(state.slots))),))
 
 
 def _close_when_ready(state: RoundState, now: float, options: RoundOptions) -> Step:
@@ -170,11 +168,13 @@ def _offer(state: RoundState, offer: Offered, now: float, options: RoundOptions)
     slot = state.slots.get(offer.worker)
     if slot is not None and slot.offer == offer:
         return Step(state, (_repeated(slot),))
+    if state.phase is Phase.WAITING:
+        return Step(state, (Answer(ReplyCode.BUSY, f"round {state.round} {state.reason}"),))
     if state.phase is not Phase.COLLECTING:
         return Step(state, (Answer(ReplyCode.STALE_ROUND, f"round {state.round} is closed"),))
     if state.members.get(offer.worker) != offer.incarnation:
         reason = "joined after the round opened; the next round takes it in"
-        return Step(state, (Answer(ReplyCode.NOT_MEMBER, reason),))
+        return Step(state, (Answer(ReplyCode.BUSY, reason),))
     if slot is None or _is_abandoned(slot, offer):
         taken = _with_slot(state, Slot(offer, SlotState.RECEIVING))
         return Step(taken, (Answer(ReplyCode.ACCEPTED),))

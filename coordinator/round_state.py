@@ -185,7 +185,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Effect: tell the members that the round collects; rows of `kept` workers stay as they are."""
+    """Effect: the round collects; rows of `kept` workers, complete or not, stay as they are."""
 
     kept: tuple[str, ...]
 

@@ -5,20 +5,9 @@ middle of a round computes, and signs, the same gradient again, and whoever
 audits it can draw the same batch.
 """
 
-import hashlib
-
 import torch
 
-_DOMAIN = b"pliska batch 1"
-
-
-def batch_seed(seed: int, round_number: int, worker: str) -> int:
-    """Derive 63 bits from (seed, round, worker) by SHA-256."""
-    fields = (str(seed), str(round_number), worker)
-    message = _DOMAIN + b"".join(
-        len(field.encode()).to_bytes(4, "big") + field.encode() for field in fields
-    )
-    return int.from_bytes(hashlib.sha256(message).digest()[:8], "big") >> 1
+from pliska.coordinator.wire.seed import derive_seed
 
 
 def batch_indices(
@@ -36,5 +25,5 @@ def batch_indices(
     Returns:
         int64 [min(size, examples)], distinct, in the order drawn.
     """
-    generator = torch.Generator().manual_seed(batch_seed(seed, round_number, worker))
+    generator = torch.Generator().manual_seed(derive_seed("batch", seed, round_number, worker))
     return torch.randperm(examples, generator=generator)[:size]

@@ -7,9 +7,9 @@ from pliska.coordinator.members import CHALLENGE_LIFE_S, CHALLENGES_MAX, Members
 LIFE = b"1" * 16
 
 
-def members() -> Members:
+def members(members_max: int = 10) -> Members:
     counter = itertools.count(1)
-    return Members(lease_s=5.0, new_secret=lambda size: next(counter).to_bytes(size, "big"))
+    return Members(5.0, members_max, lambda size: next(counter).to_bytes(size, "big"))
 
 
 def test_a_challenge_can_be_answered_once() -> None:
@@ -73,3 +73,10 @@ def test_a_token_does_not_show_in_the_representation() -> None:
     member = members().join("w1", LIFE, "key", 0.0)
     assert member is not None
     assert member.token not in repr(member)
+
+
+def test_a_full_job_takes_no_further_worker_but_a_known_one_comes_back() -> None:
+    here = members(members_max=1)
+    assert here.join("w1", LIFE, "key", 0.0) is not None
+    assert here.join("w2", LIFE, "key", 0.0) is None
+    assert here.join("w1", b"2" * 16, "key", 0.0) is not None

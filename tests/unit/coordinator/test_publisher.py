@@ -6,7 +6,7 @@ from pliska.coordinator.publisher import Published, Publisher
 
 
 def version(number: int) -> Published:
-    return Published(number, b"d" * 32, b"", b"", is_final=False)
+    return Published(number, b"d" * 32, b"", is_final=False)
 
 
 async def test_a_newer_version_wakes_everybody_who_waits() -> None:

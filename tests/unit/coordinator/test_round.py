@@ -155,6 +155,11 @@ def test_offer_after_the_round_closed_is_stale() -> None:
     assert machine.feed(machine.offer("d")).answer() is ReplyCode.STALE_ROUND
 
 
+def test_offer_before_the_round_opens_is_asked_to_come_again() -> None:
+    machine = Machine().feed(present("a", "b"))
+    assert machine.feed(machine.offer("a")).answer() is ReplyCode.BUSY
+
+
 def test_payload_that_completes_after_the_round_closed_does_not_count() -> None:
     machine = collecting().fill("abc")
     machine.feed(machine.offer("d")).feed(Tick(), 2.0)
@@ -186,7 +191,7 @@ def test_restarted_worker_is_admitted_at_the_next_opening_not_in_mid_round() -> 
     reborn = {"a": SECOND_LIFE, "b": FIRST_LIFE, "c": FIRST_LIFE, "d": FIRST_LIFE}
     machine.feed(MembersChanged(reborn))
     machine.feed(machine.offer("a", life=SECOND_LIFE))
-    assert machine.answer() is ReplyCode.NOT_MEMBER
+    assert machine.answer() is ReplyCode.BUSY
     machine.fill("bcd")
     assert machine.effects == (Aggregate(("b", "c", "d"), {}),)
     machine.feed(Aggregated()).feed(Committed())

@@ -1,6 +1,6 @@
 """Drawing batches."""
 
-from pliska.trainer.batches import batch_indices, batch_seed
+from pliska.trainer.batches import batch_indices
 
 
 def test_a_batch_is_the_same_in_every_life_of_a_worker() -> None:
@@ -17,11 +17,6 @@ def test_batches_differ_between_workers_rounds_and_seeds() -> None:
         for worker in ("w1", "w2")
     }
     assert len(draws) == 8
-
-
-def test_fields_that_run_together_give_different_seeds() -> None:
-    assert batch_seed(1, 11, "w") != batch_seed(11, 1, "w")
-    assert batch_seed(1, 1, "1w") != batch_seed(1, 11, "w")
 
 
 def test_a_batch_larger_than_the_training_set_is_the_whole_set() -> None:

@@ -1,0 +1,249 @@
+"""Typed calls to one coordinator: what workers, the command line and the demo use.
+
+It finds the leader in the store, connects to the certificate that stands there,
+and turns replies into values. It retries nothing: the caller knows whether that
+makes sense.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from pliska.coordinator import routes
+from pliska.coordinator.directory import JobDirectory, Leader
+from pliska.coordinator.endpoint import Endpoint
+from pliska.coordinator.errors import NotLedError, ProtocolError
+from pliska.coordinator.wire import Buffer, ClientResponse, Reply, ReplyCode, Signer
+from pliska.coordinator.wire.http_client import HttpClient
+from pliska.coordinator.wire.messages import PROTOCOL, Hello
+from pliska.coordinator.wire.tls import client_context
+
+__all__ = [
+    "CoordinatorClient",
+    "Endpoint",
+    "JobDirectory",
+    "Leader",
+    "Membership",
+    "NotLedError",
+    "ProtocolError",
+    "Version",
+    "leader_status",
+]
+
+CALL_TIMEOUT_S = 10.0
+STATUS_BYTES_MAX = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What joining gave.
+
+    Attributes:
+        token: Secret that stands for the worker from now on.
+        lease_s: The worker is given up after this long without a call.
+    """
+
+    token: str
+    lease_s: float
+    epoch: int
+
+    def __repr__(self) -> str:
+        """Leave the token out, so that it cannot reach a log."""
+        return f"Membership(epoch={self.epoch}, lease_s={self.lease_s})"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A committed version as it was downloaded; its parameters are in the caller's memory.
+
+    Attributes:
+        digest: Root of the hash tree that the parameters must have.
+        is_final: No round follows.
+    """
+
+    version: int
+    epoch: int
+    digest: bytes
+    is_final: bool
+
+
+class CoordinatorClient:
+    """Calls to one coordinator about one job. Belongs to one event loop."""
+
+    def __init__(self, endpoint: Endpoint, job: str) -> None:
+        """Prepare to connect; nothing is sent yet."""
+        self.endpoint = endpoint
+        self.job = job
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        self._http = HttpClient(
+            f"{host}:{endpoint.port}",
+            client_context(endpoint.certificate),
+            reply_bytes_max=STATUS_BYTES_MAX,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close its connections."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._http.close()
+
+    async def join(
+        self, worker: str, incarnation: bytes, signer: Signer, manifest_digest: bytes
+    ) -> Membership | Reply:
+        """Prove the worker's key and become a member.
+
+        Returns:
+            The membership, or the reply that says why there is none.
+
+        Raises:
+            WireError: The coordinator could not be reached or answered nonsense.
+        """
+        challenge = await self._post("challenge")
+        reply = Reply.from_json(challenge.body)
+        if reply.code is not ReplyCode.ACCEPTED:
+            return reply
+        hello = Hello(
+            protocol=PROTOCOL,
+            job=self.job,
+            worker=worker,
+            incarnation=incarnation,
+            key_id=signer.key_id,
+            nonce=bytes.fromhex(_header(challenge, routes.NONCE)),
+            manifest_digest=manifest_digest,
+        )
+        response = await self._post("hello", body=signer.sign(hello).to_bytes())
+        reply = Reply.from_json(response.body)
+        if reply.code is not ReplyCode.ACCEPTED or reply.epoch is None:
+            return reply
+        token, lease_s = _header(response, routes.TOKEN), _header(response, routes.LEASE_S)
+        return Membership(token, float(lease_s), reply.epoch)
+
+    async def heartbeat(self, membership: Membership) -> Reply:
+        """Keep the membership alive."""
+        return Reply.from_json((await self._post("heartbeat", membership)).body)
+
+    async def leave(self, membership: Membership) -> Reply:
+        """End the membership, so that no round waits for this worker."""
+        return Reply.from_json((await self._post("leave", membership)).body)
+
+    async def members(self, membership: Membership) -> tuple[str, ...]:
+        """Return the names of the live workers."""
+        response = await self._get("members", membership)
+        workers = _object(response.body).get("workers")
+        if not isinstance(workers, list):
+            raise ProtocolError("the coordinator's list of workers is malformed")
+        return tuple(str(worker) for worker in workers)
+
+    async def model(
+        self, membership: Membership, after: int, wait_s: float, into: memoryview
+    ) -> Version | Reply | None:
+        """Download the last committed version if it is newer than `after`.
+
+        Args:
+            membership: From `join`.
+            after: A version; -1 for any.
+            wait_s: How long the coordinator may wait for a newer one.
+            into: 4 d bytes that the parameters are received in.
+
+        Returns:
+            The version, None when there is no newer one yet, or a reply that
+            says why there is none for this caller.
+        """
+        path = f"model?{routes.AFTER}={after}&{routes.WAIT_S}={wait_s}"
+        response = await self._get(path, membership, timeout_s=wait_s + CALL_TIMEOUT_S, into=into)
+        if response.status == 204:
+            return None
+        if response.status != 200:
+            return Reply.from_json(response.body)
+        if len(response.body) != len(into):
+            raise ProtocolError(f"{len(response.body)} bytes of parameters, expected {len(into)}")
+        return Version(
+            version=int(_header(response, routes.VERSION)),
+            epoch=int(_header(response, routes.EPOCH)),
+            digest=bytes.fromhex(_header(response, "etag").strip('"')),
+            is_final=_header(response, routes.FINAL) == "yes",
+        )
+
+    async def push(self, frame: Iterable[Buffer]) -> Reply:
+        """Send one gradient message; see `wire.gradient_frame`."""
+        response = await self._post("gradients", body=frame)
+        return Reply.from_json(response.body)
+
+    async def status(self) -> dict[str, Any]:
+        """Return the coordinator's snapshot of itself and, where it leads, of the job."""
+        response = await self._http.request("GET", routes.STATUS, timeout_s=CALL_TIMEOUT_S)
+        return _object(response.body)
+
+    async def _get(
+        self,
+        action: str,
+        membership: Membership,
+        timeout_s: float = CALL_TIMEOUT_S,
+        into: memoryview | None = None,
+    ) -> ClientResponse:
+        return await self._http.request(
+            "GET",
+            routes.job_path(self.job, action),
+            headers={routes.TOKEN: membership.token},
+            timeout_s=timeout_s,
+            into=into,
+        )
+
+    async def _post(
+        self,
+        action: str,
+        membership: Membership | None = None,
+        body: Buffer | Iterable[Buffer] = b"",
+    ) -> ClientResponse:
+        return await self._http.request(
+            "POST",
+            routes.job_path(self.job, action),
+            headers={} if membership is None else {routes.TOKEN: membership.token},
+            body=body,
+            timeout_s=CALL_TIMEOUT_S,
+        )
+
+
+async def leader_status(directory: JobDirectory) -> dict[str, Any]:
+    """Ask the leader of a job for its snapshot.
+
+    Raises:
+        NotLedError: Nobody leads the job.
+        WireError: The leader does not answer.
+    """
+    leader = await asyncio.to_thread(directory.leader)
+    if leader is None:
+        raise NotLedError(f"nobody leads job {directory.job!r}: start a coordinator for it")
+    async with CoordinatorClient(leader.endpoint, directory.job) as client:
+        return await client.status()
+
+
+def _header(response: ClientResponse, name: str) -> str:
+    value = response.headers.get(name)
+    if value is None:
+        raise ProtocolError(f"the coordinator's response lacks the header {name}")
+    return value
+
+
+def _object(body: bytes | memoryview) -> dict[str, Any]:
+    try:
+        document = json.loads(bytes(body))
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"the coordinator's response is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ProtocolError("the coordinator's response is not a JSON object")
+    return document

@@ -1,0 +1,113 @@
+"""What the store says about one job: its definition, its coordinators, its last commit.
+
+    jobs/<job>/definition   the job file's text, written once
+    jobs/<job>/commit       the signed record of the last committed round
+    elections/jobs.<job>/   who leads and who stands by (see `pliska.locks`)
+
+Readable by anybody who reaches the store. Only the definition is written here;
+the commit record is the committer's.
+"""
+
+import contextlib
+from dataclasses import dataclass
+
+from pliska.coordinator.endpoint import Endpoint
+from pliska.coordinator.errors import JobConflictError
+from pliska.coordinator.wire.job import Job, parse_job
+from pliska.discovery import Keyring
+from pliska.locks import (
+    Backend,
+    ConflictError,
+    Record,
+    candidates,
+    connect,
+    current_leader,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads a job.
+
+    Attributes:
+        epoch: The fencing token of this leadership; grows with every leader.
+    """
+
+    epoch: int
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class JobDirectory:
+    """The records of one job in one store. Every method blocks; safe from any thread."""
+
+    backend: Backend
+    job: str
+
+    @classmethod
+    def at(cls, address: str, job: str) -> "JobDirectory":
+        """Open the store at `address`."""
+        return cls(connect(address), job)
+
+    @property
+    def election(self) -> str:
+        """Name of the election that decides who leads the job."""
+        return f"jobs.{self.job}"
+
+    @property
+    def commit_key(self) -> str:
+        """Key of the last commit record."""
+        return f"jobs/{self.job}/commit"
+
+    @property
+    def keyring(self) -> Keyring:
+        """The keys enrolled in this store."""
+        return Keyring(self.backend)
+
+    def definition(self) -> Job | None:
+        """Read the job as it was started; None when no coordinator has started it here.
+
+        Raises:
+            JobFileError: The stored text is not a job that this version understands.
+        """
+        record = self.backend.get(self._definition_key)
+        if record is None:
+            return None
+        return parse_job(record.value.decode("utf-8", "replace"), record.key)
+
+    def publish(self, job: Job) -> None:
+        """Write the job's definition, or check that the one that is there is the same.
+
+        Raises:
+            JobConflictError: A different job of this name was started before.
+        """
+        if self.definition() is None:
+            with contextlib.suppress(ConflictError):
+                self.backend.create(self._definition_key, job.text.encode())
+        if self.definition() != parse_job(job.text, self._definition_key):
+            raise JobConflictError(
+                f"{job.source}: the store {self.backend.address} holds another job named "
+                f"{job.name!r}: give this one another name, or start it as it was"
+            )
+
+    def leader(self) -> Leader | None:
+        """Look up who leads; None when nobody does."""
+        record = current_leader(self.backend, self.election)
+        if record is None:
+            return None
+        return Leader(record.epoch, Endpoint.from_bytes(record.value))
+
+    def coordinators(self) -> tuple[Endpoint, ...]:
+        """Look up all coordinators of the job, in the order in which they would lead."""
+        return tuple(
+            Endpoint.from_bytes(candidate.value)
+            for candidate in candidates(self.backend, self.election)
+        )
+
+    def commit(self) -> Record | None:
+        """Read the last commit record: a signed `CommitRecord` in bytes, not yet verified."""
+        return self.backend.get(self.commit_key)
+
+    @property
+    def _definition_key(self) -> str:
+        return f"jobs/{self.job}/definition"

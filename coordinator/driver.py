@@ -1,0 +1,211 @@
+"""Feeds the round machine and executes what it decides.
+
+The machine (`coordinator.round`) is pure; here are the clock, the tasks and the
+threads of one leadership. Events come from the intake and the members; effects
+run one after the other, the numerical work and the disk in threads. It ends
+when the job is finished, halted, or the leadership is lost.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from pliska.aggregation import AggregationError, GradientBuffer
+from pliska.coordinator.admission import Acceptable
+from pliska.coordinator.members import Members
+from pliska.coordinator.publisher import Publisher
+from pliska.coordinator.round import advance, next_tick
+from pliska.coordinator.round_state import (
+    Aggregate,
+    Aggregated,
+    AggregationFailed,
+    Answer,
+    Commit,
+    Committed,
+    Effect,
+    Event,
+    MembersChanged,
+    Offered,
+    Opened,
+    Phase,
+    Publish,
+    RoundOptions,
+    RoundState,
+    Tick,
+)
+from pliska.coordinator.stepper import SYNCHRONOUS, Stepper
+
+log = logging.getLogger(__name__)
+
+EXPIRY_CHECKS_PER_LEASE = 4
+"""How often silent workers are looked for."""
+
+
+class RoundDriver:
+    """Runs the rounds of one job for as long as this coordinator leads it."""
+
+    def __init__(
+        self,
+        *,
+        state: RoundState,
+        options: RoundOptions,
+        stepper: Stepper,
+        buffer: GradientBuffer,
+        members: Members,
+        publisher: Publisher,
+        now: Callable[[], float],
+    ) -> None:
+        """Begin where the last committed round left off.
+
+        Args:
+            state: The round to work on.
+            options: When a round opens and closes.
+            stepper: Aggregates, steps the model and commits.
+            buffer: Where the intake puts the rows.
+            members: The live workers.
+            publisher: Gets each committed version.
+            now: Seconds on a monotonic clock, the one of `state.since`.
+        """
+        self._state = state
+        self._options = options
+        self._stepper = stepper
+        self._buffer = buffer
+        self._members = members
+        self._publisher = publisher
+        self._now = now
+        self._effects: asyncio.Queue[Effect | None] = asyncio.Queue()
+        self._transfers: set[asyncio.Task[None]] = set()
+
+    @property
+    def state(self) -> RoundState:
+        """Where the round stands."""
+        return self._state
+
+    def acceptable(self) -> Acceptable:
+        """Return what a header must say at this moment."""
+        head = self._stepper.head
+        return Acceptable(
+            job=self._stepper.job.name,
+            epoch=self._stepper.epoch,
+            round=self._state.round
+            if self._state.phase is not Phase.FINISHED
+            else head.version + 1,
+            mode=SYNCHRONOUS,
+            mode_epoch=0,
+            base_version=head.version,
+            base_digest=head.parameters_digest,
+            closed=self._stepper.closed,
+            slot_taken_by=frozenset(self._state.slots),
+        )
+
+    def feed(self, event: Event) -> None:
+        """Let the machine decide on an event; its effects run soon."""
+        self._advance(event)
+
+    def offer(self, offer: Offered) -> Answer:
+        """Ask for a worker's slot; ACCEPTED means that its payload is to be read."""
+        (answer,) = [effect for effect in self._advance(offer) if isinstance(effect, Answer)]
+        return answer
+
+    def members_changed(self) -> None:
+        """Tell the machine who is here now."""
+        self._advance(MembersChanged(self._members.present()))
+
+    async def transfer(self, receiving: Coroutine[Any, Any, None]) -> bool:
+        """Receive a payload, unless the round closes first.
+
+        Returns:
+            False when the round closed before the payload was complete.
+        """
+        task = asyncio.create_task(receiving)
+        self._transfers.add(task)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        finally:
+            self._transfers.discard(task)
+        if task.cancelled():
+            return False
+        task.result()
+        return True
+
+    async def run(self) -> None:
+        """Execute effects and keep time until the job is finished or halted.
+
+        Raises:
+            LockError: The leadership is lost, or the store failed for so long that it will be.
+            CoordinatorError: A round could not be made durable.
+        """
+        while self._state.phase not in (Phase.FINISHED, Phase.HALTED) or not self._effects.empty():
+            try:
+                effect = await asyncio.wait_for(self._effects.get(), self._patience_s())
+            except TimeoutError:
+                self._expire_members()
+                self._advance(Tick())
+                continue
+            if effect is not None:
+                await self._execute(effect)
+
+    def _patience_s(self) -> float:
+        """How long until something must be looked at although nothing happened."""
+        tick = next_tick(self._state, self._options)
+        expiry_check_s = self._members.lease_s / EXPIRY_CHECKS_PER_LEASE
+        if tick is None:
+            return expiry_check_s
+        return max(0.0, min(tick - self._now(), expiry_check_s))
+
+    def _expire_members(self) -> None:
+        gone = self._members.expire(self._now())
+        if gone:
+            log.warning("workers=%s reason=%s", ",".join(gone), "silent for longer than the lease")
+            self.members_changed()
+
+    def _advance(self, event: Event) -> tuple[Effect, ...]:
+        before = self._state
+        step = advance(before, event, self._now(), self._options)
+        self._state = step.state
+        if step.state.reason != before.reason:
+            log.info(
+                "round=%d phase=%s reason=%s", step.state.round, step.state.phase, step.state.reason
+            )
+        for effect in step.effects:
+            if isinstance(effect, Opened):
+                # At once: an offer that comes next finds the rows of the round before free.
+                self._buffer.keep(effect.kept)
+            elif not isinstance(effect, Answer):
+                self._effects.put_nowait(effect)
+        if step.state is not before and not step.effects:
+            self._effects.put_nowait(None)  # the next tick may be due earlier now
+        return step.effects
+
+    async def _execute(self, effect: Effect) -> None:
+        match effect:
+            case Aggregate():
+                await self._aggregate(effect)
+            case Commit():
+                await asyncio.to_thread(self._stepper.commit)
+                self._advance(Committed())
+            case Publish():
+                is_final = self._state.phase is Phase.FINISHED
+                published = await asyncio.to_thread(self._stepper.publish, is_final)
+                await self._publisher.publish(published)
+            case Opened() | Answer():
+                raise AssertionError("executed where the machine decided it")
+
+    async def _aggregate(self, effect: Aggregate) -> None:
+        for transfer in self._transfers:
+            transfer.cancel()
+        if self._transfers:
+            await asyncio.wait(set(self._transfers))
+        try:
+            await asyncio.to_thread(
+                self._stepper.aggregate, self._buffer, effect.refused, self._state.slots
+            )
+        except AggregationError as error:
+            self._advance(AggregationFailed(str(error)))
+        else:
+            self._advance(Aggregated())

@@ -1,0 +1,177 @@
+"""One gradient from its first byte to its receipt.
+
+The checks run in the protocol's order, cheapest first, and the payload of a
+refused header is never read. A payload lands in its worker's row of the
+gradient buffer while its chunks are checked; only a complete one is marked
+filled. Called by `coordinator.server` for each upload, on one event loop.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pliska.aggregation import GradientBuffer
+from pliska.coordinator.admission import (
+    UNKNOWN_KEY,
+    refuse_key,
+    refuse_unverified,
+    refuse_verified,
+)
+from pliska.coordinator.driver import RoundDriver
+from pliska.coordinator.members import Member, Members
+from pliska.coordinator.refusal import Refusal
+from pliska.coordinator.round_state import Broken, Offered, Received, Refused
+from pliska.coordinator.tally import Tally
+from pliska.coordinator.wire import (
+    Body,
+    GradientHeader,
+    Manifest,
+    NonFiniteError,
+    Receipt,
+    RefusedError,
+    Reply,
+    ReplyCode,
+    Signer,
+    Verified,
+    check_sizes,
+    peek,
+    read_envelope,
+    receive_payload,
+    verify,
+)
+from pliska.discovery import Keyring
+from pliska.locks import StoreError
+
+RETRY_AFTER_S = 0.2
+"""When a worker may try again whose gradient found its slot busy or its round not open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What an arriving gradient meets at the leader.
+
+    Attributes:
+        now: Seconds on the leader's monotonic clock.
+        wall_time: Seconds since 1970, for receipts; advisory only.
+    """
+
+    driver: RoundDriver
+    members: Members
+    keyring: Keyring
+    buffer: GradientBuffer
+    manifest: Manifest
+    signer: Signer
+    tally: Tally
+    now: Callable[[], float]
+    wall_time: Callable[[], float]
+
+    async def receive(self, body: Body) -> Reply:
+        """Take one gradient message in and say what became of it."""
+        try:
+            signed = await read_envelope(body)
+            claim = peek(signed, GradientHeader).claim
+            member = self.members.named(claim.worker)
+            acceptable = self.driver.acceptable()
+            refusal = refuse_unverified(claim, signed.key_id, member, acceptable)
+            if refusal is not None:
+                return self._refuse(refusal)
+            # Asked for every message: a revocation takes effect with the next one.
+            key = await asyncio.to_thread(self.keyring.find, signed.key_id)
+            refusal = refuse_key(key, claim.worker)
+            if key is None or refusal is not None:
+                return self._refuse(refusal or UNKNOWN_KEY)
+            verified = verify(signed, GradientHeader, {key.key_id: key.public_key}.get)
+        except RefusedError as error:
+            return self._refuse(Refusal(error.code, str(error)))
+        except StoreError as error:
+            return self._refuse(Refusal(ReplyCode.BUSY, f"the keyring cannot be read: {error}"))
+        if member is None:
+            raise AssertionError("refuse_unverified lets only members pass")
+        return await self._admit(verified, member, body)
+
+    async def _admit(self, verified: Verified[GradientHeader], member: Member, body: Body) -> Reply:
+        header = verified.message
+        self.members.hear(header.worker, self.now())
+        refusal = refuse_verified(header, member, self.driver.acceptable())
+        if refusal is not None:
+            return self._answer(header, refusal.code, refusal.reason)
+        try:
+            check_sizes(header, self.manifest, body.remaining)
+        except RefusedError as error:
+            return self._answer(header, error.code, str(error))
+        offer = Offered(header.worker, header.incarnation, header.payload_root)
+        answer = self.driver.offer(offer)
+        self.members.use_seq(header.worker, header.seq)
+        if answer.code is not ReplyCode.ACCEPTED:
+            return self._answer(header, answer.code, answer.reason)
+        return await self._take(verified, offer, body)
+
+    async def _take(self, verified: Verified[GradientHeader], offer: Offered, body: Body) -> Reply:
+        """Read the payload of a header that holds its slot."""
+        header = verified.message
+        if header.worker in self.buffer.workers:
+            self.driver.feed(Broken(offer))
+            reason = "an earlier life of this worker is still sending"
+            return self._answer(header, ReplyCode.BUSY, reason)
+        row = self.buffer.claim(header.worker)
+        is_filled = False
+        try:
+            receiving = receive_payload(body, verified, self.buffer.array(row))
+            is_filled = await self.driver.transfer(receiving)
+        except NonFiniteError as error:
+            # It was signed and arrived whole: this is what the worker says, and it spends its vote.
+            self.driver.feed(Refused(offer, str(error)))
+            return self._answer(header, error.code, str(error))
+        except RefusedError as error:
+            self.driver.feed(Broken(offer))
+            return self._answer(header, error.code, str(error))
+        except asyncio.CancelledError:
+            self.driver.feed(Broken(offer))
+            raise
+        finally:
+            if is_filled:
+                self.buffer.mark_filled(row)
+            else:
+                self.buffer.release(row)
+        if not is_filled:
+            reason = "the round closed before the payload was complete"
+            return self._answer(header, ReplyCode.STALE_ROUND, reason)
+        self.driver.feed(Received(offer))
+        return self._answer(header, ReplyCode.ACCEPTED, "")
+
+    def _refuse(self, refusal: Refusal) -> Reply:
+        """Turn an unverified message away."""
+        self.tally.count(refusal.code, refusal.reason)
+        return self._reply(refusal.code, refusal.reason)
+
+    def _answer(self, header: GradientHeader, code: ReplyCode, reason: str) -> Reply:
+        """Answer a verified message with a receipt."""
+        self.tally.count(code, reason, header.worker)
+        receipt = Receipt(
+            job=header.job,
+            epoch=header.epoch,
+            round=header.round,
+            worker=header.worker,
+            incarnation=header.incarnation,
+            seq=header.seq,
+            payload_root=header.payload_root,
+            code=code,
+            reason=reason,
+            issued_at=self.wall_time(),
+        )
+        return self._reply(code, reason, self.signer.sign(receipt).to_bytes())
+
+    def _reply(self, code: ReplyCode, reason: str, receipt: bytes | None = None) -> Reply:
+        acceptable = self.driver.acceptable()
+        can_retry = code in (ReplyCode.BUSY, ReplyCode.NOT_MEMBER)
+        return Reply(
+            code=code,
+            reason=reason,
+            epoch=acceptable.epoch,
+            round=acceptable.round,
+            version=acceptable.base_version,
+            digest=acceptable.base_digest,
+            mode=acceptable.mode,
+            retry_after_s=RETRY_AFTER_S if can_retry else None,
+            receipt=receipt,
+        )

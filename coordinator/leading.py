@@ -1,0 +1,252 @@
+"""Everything that exists only while this coordinator leads a job.
+
+Built from the committed state when a leadership begins and thrown away when it
+ends: nothing of one leadership can leak into the next. `coordinator.daemon`
+makes it, runs it, and lets the server answer from it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pliska.aggregation import GradientBuffer, rule_named
+from pliska.coordinator.checkpoint import CheckpointStore
+from pliska.coordinator.checkpoint_writer import CheckpointWriter
+from pliska.coordinator.commit import Commit
+from pliska.coordinator.committer import Committer
+from pliska.coordinator.directory import JobDirectory
+from pliska.coordinator.driver import RoundDriver
+from pliska.coordinator.evaluator import Evaluator
+from pliska.coordinator.intake import Intake
+from pliska.coordinator.joining import Joining
+from pliska.coordinator.members import Member, Members
+from pliska.coordinator.model import TrainingModel
+from pliska.coordinator.publisher import Publisher
+from pliska.coordinator.recovery import recover
+from pliska.coordinator.round_state import Phase, RoundOptions, RoundState
+from pliska.coordinator.status import job_status
+from pliska.coordinator.stepper import Stepper
+from pliska.coordinator.storage import Storage
+from pliska.coordinator.tally import Tally
+from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.wire import Signer
+from pliska.coordinator.wire.job import Job
+from pliska.discovery import Keyring, Role
+from pliska.locks import Leadership
+
+log = logging.getLogger(__name__)
+
+SPARE_MEMBERS = 8
+"""Workers that a job has room for beyond twice those it asks for; an unused row costs nothing."""
+EVALUATION_PATIENCE_S = 60.0
+"""How long one wait for a version lasts before it is begun anew."""
+LINGER_S = 5.0
+"""How long a finished job waits for its workers to fetch the last version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a leadership works with, whoever leads.
+
+    Attributes:
+        worker_lease_s: A worker that is silent for so long is gone.
+        now: Seconds on a monotonic clock.
+    """
+
+    job: Job
+    directory: JobDirectory
+    storage: Storage
+    signer: Signer
+    evaluator: Evaluator
+    worker_lease_s: float
+    now: Callable[[], float]
+
+
+class Leading:
+    """One leadership of one job."""
+
+    def __init__(self, means: Means, leadership: Leadership) -> None:
+        """Recover the committed state. Blocks on store and disk: call it in a thread.
+
+        Raises:
+            RecoveryError: The committed state cannot be rebuilt from this storage.
+            LockError: The store failed or the leadership is lost.
+        """
+        job = means.job
+        self.job = job.name
+        self.epoch = leadership.epoch
+        self.members = Members(
+            means.worker_lease_s, 2 * job.rounds.workers + SPARE_MEMBERS, secrets.token_bytes
+        )
+        self.publisher = Publisher()
+        self._means = means
+        self._tally = Tally()
+        self._accuracy: dict[int, float] = {}
+        self._everybody_left = asyncio.Event()
+        self._checkpoints = CheckpointWriter(
+            CheckpointStore(means.storage, job.name), job.checkpoint.keep
+        )
+        model, head, committer = _recover(means, leadership)
+        self._stepper = Stepper(
+            job=job,
+            epoch=leadership.epoch,
+            rule=rule_named(job.rule.name, **job.rule.parameters),
+            model=model,
+            head=head,
+            log=UpdateLog(means.storage, job.name),
+            storage=means.storage,
+            checkpoints=self._checkpoints,
+            committer=committer,
+            signer=means.signer,
+            wall_time=time.time,
+        )
+        buffer = GradientBuffer(self.members.members_max, model.dimension)
+        self._driver = RoundDriver(
+            state=_first_state(job, head, means.now()),
+            options=_options(job),
+            stepper=self._stepper,
+            buffer=buffer,
+            members=self.members,
+            publisher=self.publisher,
+            now=means.now,
+        )
+        self.joining = Joining(
+            job=job.name,
+            members=self.members,
+            keyring=means.directory.keyring,
+            manifest=model.manifest(),
+            driver=self._driver,
+            tally=self._tally,
+            now=means.now,
+        )
+        self.intake = Intake(
+            driver=self._driver,
+            members=self.members,
+            keyring=means.directory.keyring,
+            buffer=buffer,
+            manifest=model.manifest(),
+            signer=means.signer,
+            tally=self._tally,
+            now=means.now,
+            wall_time=time.time,
+        )
+
+    async def run(self) -> Phase:
+        """Lead until the job is finished or halted.
+
+        Returns:
+            `FINISHED` or `HALTED`.
+
+        Raises:
+            LockError: The leadership is lost.
+            CoordinatorError: A round could not be made durable.
+        """
+        is_finished = self._driver.state.phase is Phase.FINISHED
+        published = await asyncio.to_thread(self._stepper.publish, is_finished)
+        await self.publisher.publish(published)
+        evaluation = asyncio.create_task(self._evaluate())
+        try:
+            await self._driver.run()
+            if self._driver.state.phase is Phase.FINISHED:
+                await evaluation
+                await self._linger()
+            return self._driver.state.phase
+        finally:
+            evaluation.cancel()
+            await asyncio.wait([evaluation])
+            await asyncio.to_thread(self._checkpoints.close)
+
+    def heard_from(self, member: Member) -> None:
+        """Renew a member's lease."""
+        self.members.hear(member.worker, self._means.now())
+
+    def leave(self, member: Member) -> None:
+        """Let a member go; no round waits for it any more."""
+        self.members.leave(member.worker)
+        self._driver.members_changed()
+        if not self.members.present():
+            self._everybody_left.set()
+
+    def status(self) -> dict[str, Any]:
+        """Return what there is to know about the job, ready for JSON."""
+        return job_status(
+            self._means.job,
+            self._stepper,
+            self._driver.state,
+            self.members,
+            self._tally,
+            self._accuracy,
+        )
+
+    async def _evaluate(self) -> None:
+        """Measure every so many versions, and the last one, until that."""
+        every = self._means.job.evaluate.every
+        done = -1
+        while True:
+            published = await self.publisher.newer_than(done, EVALUATION_PATIENCE_S)
+            if published is None:
+                continue
+            if published.is_final or published.version // every > done // every:
+                accuracy = await asyncio.to_thread(
+                    self._means.evaluator.accuracy, published.parameters
+                )
+                self._accuracy[published.version] = accuracy
+                log.info("version=%d accuracy=%.4f", published.version, accuracy)
+            if published.is_final:
+                return
+            done = published.version
+
+    async def _linger(self) -> None:
+        """Give the workers time to learn that the job is finished."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._everybody_left.wait(), LINGER_S)
+
+
+def _recover(
+    means: Means, leadership: Leadership
+) -> tuple[TrainingModel, Commit | None, Committer]:
+    """Rebuild the committed state that stands in the store now."""
+    record = means.directory.commit()
+    job = means.job
+    head = None
+    if record is not None:
+        keyring = means.directory.keyring
+        head = Commit.verified(record.value, job.name, lambda key_id: _signed_by(keyring, key_id))
+    recovered = recover(job, head, means.storage)
+    for reason in recovered.skipped:
+        log.warning("job=%s skipped=%s", job.name, reason)
+    log.info("job=%s epoch=%d version=%d", job.name, leadership.epoch, recovered.version)
+    return recovered.model, head, Committer(means.directory, leadership, record)
+
+
+def _signed_by(keyring: Keyring, key_id: str) -> bytes | None:
+    """Find a coordinator's key; one that was revoked since still proves what it signed before."""
+    key = keyring.find(key_id)
+    return key.public_key if key is not None and key.role is Role.COORDINATOR else None
+
+
+def _first_state(job: Job, head: Commit | None, now: float) -> RoundState:
+    """Begin a fresh job with all its workers, one taken over with those of its last round."""
+    if head is None:
+        return RoundState(round=1, expected=job.rounds.workers, since=now)
+    record = head.record
+    if record.round >= job.rounds.count:
+        reason = f"finished after {record.round} rounds"
+        return RoundState(record.round, 0, since=now, phase=Phase.FINISHED, reason=reason)
+    return RoundState(record.round + 1, len(record.contributions), since=now)
+
+
+def _options(job: Job) -> RoundOptions:
+    rounds = job.rounds
+    return RoundOptions(
+        workers=rounds.workers,
+        quorum=rounds.quorum,
+        soft_deadline_s=rounds.soft_deadline_s,
+        deadline_s=rounds.deadline_s,
+        rounds=rounds.count,
+    )

@@ -1,0 +1,22 @@
+"""Names that server and client must agree on: paths, headers, query parameters."""
+
+STATUS = "/v1/status"
+
+TOKEN = "pliska-token"  # noqa: S105 - the header's name
+LEASE_S = "pliska-lease-s"
+NONCE = "pliska-nonce"
+VERSION = "pliska-version"
+EPOCH = "pliska-epoch"
+FINAL = "pliska-final"
+
+AFTER = "after"
+WAIT_S = "wait_s"
+
+WAIT_S_MAX = 20.0
+"""The longest that a request for a newer version is held open."""
+HELLO_BYTES_MAX = 16 * 1024
+
+
+def job_path(job: str, action: str) -> str:
+    """Return the path of one of a job's actions."""
+    return f"/v1/jobs/{job}/{action}"

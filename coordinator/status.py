@@ -1,0 +1,81 @@
+"""The job as its leader sees it: one snapshot that the command line and the metrics only render.
+
+Pure reading; nothing here changes anything.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pliska.coordinator.members import Members
+from pliska.coordinator.reputation import Standing
+from pliska.coordinator.round_state import RoundState
+from pliska.coordinator.stepper import Stepper
+from pliska.coordinator.tally import Tally
+from pliska.coordinator.wire.job import Job
+
+ACCURACIES_MAX = 1000
+"""The newest measurements are shown, at most so many."""
+
+
+def job_status(
+    job: Job,
+    stepper: Stepper,
+    state: RoundState,
+    members: Members,
+    tally: Tally,
+    accuracy: Mapping[int, float],
+) -> dict[str, Any]:
+    """Return the snapshot, ready for JSON.
+
+    Args:
+        job: The job.
+        stepper: Knows the last commit and what the rounds said of the workers.
+        state: Where the round stands.
+        members: Who is here.
+        tally: What was answered to whom.
+        accuracy: Measured accuracy by version.
+    """
+    measured = sorted(accuracy.items())[-ACCURACIES_MAX:]
+    return {
+        "job": job.name,
+        "epoch": stepper.epoch,
+        "phase": state.phase.value,
+        "reason": state.reason,
+        "round": state.round,
+        "rounds": job.rounds.count,
+        "version": stepper.head.version,
+        "digest": stepper.head.parameters_digest.hex(),
+        "rule": {"name": job.rule.name, **job.rule.parameters},
+        "accuracy": [{"version": version, "accuracy": value} for version, value in measured],
+        "workers": _workers(stepper, state, members, tally),
+        "replies": dict(tally.totals()),
+        "reasons": dict(tally.reasons()),
+        "model_file": stepper.model_file,
+    }
+
+
+def _workers(
+    stepper: Stepper, state: RoundState, members: Members, tally: Tally
+) -> list[dict[str, Any]]:
+    present = members.present()
+    return [
+        {
+            "worker": worker,
+            "is_here": worker in present,
+            "slot": state.slots[worker].state.value if worker in state.slots else None,
+            **_standing(stepper.standings.get(worker, Standing())),
+            "replies": dict(tally.of_worker(worker)),
+        }
+        for worker in sorted({*present, *stepper.standings})
+    ]
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    return {
+        "suspicion": round(standing.suspicion, 4),
+        "is_suspected": standing.is_suspected,
+        "was_suspected": standing.was_suspected,
+        "rounds": standing.rounds,
+        "offences": standing.offences,
+        "last_offence": standing.reason or None,
+    }

@@ -1,0 +1,253 @@
+"""The numerical work of a round: combine the rows, step the model, make it durable, commit.
+
+The order is what makes a committed round safe: log entry on disk, then the
+commit record in the store, then the version for the workers. Blocks; its
+methods are called in threads, one at a time, by `coordinator.driver`.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
+
+from pliska.aggregation import Aggregation, GradientBuffer, Rule, Verdict
+from pliska.coordinator.checkpoint import Checkpoint
+from pliska.coordinator.checkpoint_writer import CheckpointWriter
+from pliska.coordinator.commit import GENESIS, Commit, CommitRecord, Contribution
+from pliska.coordinator.committer import Committer
+from pliska.coordinator.model import TrainingModel
+from pliska.coordinator.publisher import Published
+from pliska.coordinator.reputation import Conduct, ReputationOptions, Standing, judge
+from pliska.coordinator.round_state import Slot
+from pliska.coordinator.storage import Storage
+from pliska.coordinator.tensor_file import encode_tensors
+from pliska.coordinator.training_state import tensor_bytes, vector_digest
+from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.wire import Signer
+from pliska.coordinator.wire.job import Job
+from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX
+from pliska.coordinator.wire.seed import derive_seed
+
+SYNCHRONOUS = "synchronous"
+CLOSED_ROUNDS_MAX = 64
+"""Rounds whose contributors are remembered, so that a late retry learns it was counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last committed version."""
+
+    version: int
+    parameters_digest: bytes
+    record_digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A step that was taken in memory and is not committed."""
+
+    commit: Commit
+    aggregate: torch.Tensor
+    standings: Mapping[str, Standing]
+
+
+class Stepper:
+    """One leader's hold on the model, from the recovered version on."""
+
+    def __init__(
+        self,
+        *,
+        job: Job,
+        epoch: int,
+        rule: Rule,
+        model: TrainingModel,
+        head: Commit | None,
+        log: UpdateLog,
+        storage: Storage,
+        checkpoints: CheckpointWriter,
+        committer: Committer,
+        signer: Signer,
+        wall_time: Callable[[], float],
+    ) -> None:
+        """Begin at the recovered model.
+
+        Args:
+            job: The job.
+            epoch: Of this leadership.
+            rule: Combines the rows.
+            model: At the state that `head` names.
+            head: The last commit; None before the first round.
+            log: Takes an entry before each commit.
+            storage: Takes the last version as a safetensors file.
+            checkpoints: Takes the whole state now and then.
+            committer: Moves the commit record in the store.
+            signer: The coordinator's key.
+            wall_time: Seconds since 1970; advisory.
+        """
+        self.job = job
+        self.epoch = epoch
+        self.head = Head(
+            version=head.record.version if head else 0,
+            parameters_digest=model.parameters_digest(),
+            record_digest=head.digest if head else GENESIS,
+        )
+        self.last_commit = head
+        self.standings: Mapping[str, Standing] = {}
+        self._rule = rule
+        self._model = model
+        self.model_file: str | None = None
+        self._log = log
+        self._storage = storage
+        self._checkpoints = checkpoints
+        self._committer = committer
+        self._signer = signer
+        self._wall_time = wall_time
+        self._closed: OrderedDict[int, Mapping[str, bytes]] = OrderedDict()
+        self._prepared: _Prepared | None = None
+
+    @property
+    def closed(self) -> Mapping[int, Mapping[str, bytes]]:
+        """Payload roots that recent rounds counted, by round and worker."""
+        return MappingProxyType(self._closed)
+
+    def aggregate(
+        self, buffer: GradientBuffer, refused: Mapping[str, str], slots: Mapping[str, Slot]
+    ) -> None:
+        """Combine the filled rows and step the model in memory.
+
+        Args:
+            buffer: Holds exactly the rows of this round.
+            refused: Workers whose content was bad, each with its reason; each
+                spends one of the rule's f.
+            slots: Every worker's offer of this round.
+
+        Raises:
+            AggregationError: The rows are too few or too many are bad; the
+                model is as it was.
+        """
+        aggregation = self._rule.aggregate(buffer, rejected=refused)
+        learning_rate = self._model.learning_rate
+        base_digest = self.head.parameters_digest
+        self._model.apply(aggregation.vector)
+        record = self._record(aggregation, slots, base_digest, learning_rate)
+        self._prepared = _Prepared(
+            commit=Commit.sign(record, self._signer),
+            aggregate=aggregation.vector,
+            standings=judge(self.standings, _conducts(aggregation), ReputationOptions()),
+        )
+
+    def commit(self) -> None:
+        """Make the step durable and commit it.
+
+        Raises:
+            StorageError: The log entry could not be written; nothing is committed.
+            GrantLostError: This coordinator no longer leads.
+        """
+        prepared = self._prepared
+        if prepared is None:
+            raise AssertionError("commit comes after aggregate")
+        record = prepared.commit.record
+        self._log.write(prepared.commit, prepared.aggregate)
+        self._committer.commit(prepared.commit)
+        self._prepared = None
+        self.last_commit = prepared.commit
+        self.standings = prepared.standings
+        self.head = Head(record.version, record.parameters_digest, prepared.commit.digest)
+        self._close(record)
+
+    def publish(self, is_final: bool) -> Published:
+        """Return the committed version for the workers, and begin its checkpoint if one is due.
+
+        Raises:
+            CheckpointError: The checkpoint before failed.
+        """
+        version, every = self.head.version, self.job.checkpoint.every
+        if self.last_commit is not None and (is_final or version % every == 0):
+            self._save(self.last_commit)
+        if is_final:
+            self._export()
+        return Published(
+            version=version,
+            digest=self.head.parameters_digest,
+            parameters=bytes(tensor_bytes(self._model.parameters())),
+            is_final=is_final,
+        )
+
+    def _save(self, commit: Commit) -> None:
+        record = commit.record
+        checkpoint = Checkpoint(record.version, commit.digest, record.state_digest)
+        self._checkpoints.save(checkpoint, self._model.export_state())
+
+    def _export(self) -> None:
+        """Write the last version as others read it: a safetensors file of named tensors."""
+        name = f"jobs/{self.job.name}/models/{self.head.version:012d}.safetensors"
+        self._storage.write(name, encode_tensors(self._model.named_parameters()))
+        self.model_file = name
+
+    def _close(self, record: CommitRecord) -> None:
+        self._closed[record.round] = {
+            contribution.worker: contribution.payload_root
+            for contribution in record.contributions
+            if contribution.verdict != Verdict.REFUSED
+        }
+        while len(self._closed) > CLOSED_ROUNDS_MAX:
+            self._closed.popitem(last=False)
+
+    def _record(
+        self,
+        aggregation: Aggregation[torch.Tensor],
+        slots: Mapping[str, Slot],
+        base_digest: bytes,
+        learning_rate: float,
+    ) -> CommitRecord:
+        version = self.head.version + 1
+        parameters = sorted(self.job.rule.parameters.items())
+        return CommitRecord(
+            job=self.job.name,
+            epoch=self.epoch,
+            round=version,
+            version=version,
+            mode=SYNCHRONOUS,
+            mode_epoch=0,
+            base_digest=base_digest,
+            parameters_digest=self._model.parameters_digest(),
+            state_digest=self._model.state_digest(),
+            rule=self.job.rule.name,
+            rule_parameters=tuple((name, json.dumps(value)) for name, value in parameters),
+            contributions=_contributions(aggregation, slots),
+            learning_rate=learning_rate,
+            seed=derive_seed("round", self.job.seed, version),
+            aggregate_digest=vector_digest(aggregation.vector),
+            previous=self.head.record_digest,
+            issued_at=self._wall_time(),
+        )
+
+
+def _contributions(
+    aggregation: Aggregation[torch.Tensor], slots: Mapping[str, Slot]
+) -> tuple[Contribution, ...]:
+    return tuple(
+        Contribution(
+            worker=entry.worker,
+            incarnation=slots[entry.worker].offer.incarnation,
+            payload_root=slots[entry.worker].offer.root,
+            verdict=entry.verdict.value,
+            weight=entry.weight,
+            score=entry.score,
+            reason=entry.reason[:REASON_CHARACTERS_MAX],
+        )
+        for entry in sorted(aggregation.report, key=lambda entry: entry.worker)
+    )
+
+
+def _conducts(aggregation: Aggregation[torch.Tensor]) -> dict[str, Conduct]:
+    return {
+        entry.worker: Conduct(
+            deviation=None if entry.verdict is Verdict.REFUSED else entry.score,
+            reason=entry.reason,
+        )
+        for entry in aggregation.report
+    }

@@ -1,0 +1,281 @@
+"""A worker: it downloads a version, computes a gradient, signs it and sends it, until the end.
+
+It outlives coordinators: when the leader is gone it looks for the next one in
+the store, joins again and sends the same gradient, signed for the new epoch. A
+retry never counts twice, because the coordinator knows the gradient's root.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pliska.coordinator.client import (
+    CoordinatorClient,
+    JobDirectory,
+    Leader,
+    Membership,
+    ProtocolError,
+    Version,
+)
+from pliska.coordinator.wire import (
+    Float32Codec,
+    GradientHeader,
+    Reply,
+    ReplyCode,
+    SealedPayload,
+    Signer,
+    TransportError,
+    gradient_frame,
+    hash_tree,
+    seal,
+)
+from pliska.trainer.computation import Computation
+from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
+from pliska.trainer.gradient_source import GradientSource
+
+log = logging.getLogger(__name__)
+
+POLL_S = 10.0
+"""How long one request for a newer version is held open."""
+LEADER_PAUSE_S = 0.1
+"""Pause before a leader is looked for again."""
+HEARTBEATS_PER_LEASE = 3
+
+SETTLED = frozenset(
+    {ReplyCode.ACCEPTED, ReplyCode.DUPLICATE, ReplyCode.COMMITTED, ReplyCode.STALE_ROUND}
+)
+"""Nothing is left to do for this round but to wait for the next version."""
+REJOIN = frozenset({ReplyCode.NOT_MEMBER, ReplyCode.STALE_EPOCH})
+"""The leader is another one, or has forgotten this worker."""
+TRY_TO_JOIN_AGAIN = frozenset({ReplyCode.STALE_EPOCH, ReplyCode.BUSY, ReplyCode.REPLAY})
+"""The leader is another one, or has no room or memory for this hello just now."""
+AGAIN = frozenset({ReplyCode.BUSY, ReplyCode.DIGEST, ReplyCode.REPLAY})
+"""The same gradient may be sent again."""
+ANEW = frozenset({ReplyCode.WRONG_BASE, ReplyCode.FUTURE_ROUND})
+"""The gradient belongs to another version than the leader's: download that one."""
+UNUSABLE = frozenset({ReplyCode.NONFINITE, ReplyCode.EQUIVOCATION})
+"""This gradient does not count; the next one may."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How patient a worker is.
+
+    Attributes:
+        leader_timeout_s: It gives up when nobody leads the job for so long.
+    """
+
+    leader_timeout_s: float = 120.0
+
+
+class Worker:
+    """One worker of one job. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        directory: JobDirectory,
+        computation: Computation,
+        source: GradientSource,
+        signer: Signer,
+        options: WorkerOptions,
+    ) -> None:
+        """Prepare a new incarnation; nothing is sent before `run`.
+
+        Args:
+            name: As it is enrolled in the keyring.
+            directory: Finds the leader.
+            computation: Holds the parameters that gradients are computed at.
+            source: Makes the gradients, from `computation`.
+            signer: The worker's key.
+            options: How patient it is.
+        """
+        self.name = name
+        self._directory = directory
+        self._computation = computation
+        self._source = source
+        self._signer = signer
+        self._options = options
+        self._incarnation = secrets.token_bytes(16)
+        self._landing = np.empty(computation.dimension, dtype="<f4")
+        self._manifest_digest = computation.manifest().digest
+        self._seq = 0
+        self._base: Version | None = None
+        self._sealed: SealedPayload | None = None
+
+    async def run(self) -> int:
+        """Work until the job is finished.
+
+        Returns:
+            The last version.
+
+        Raises:
+            NoCoordinatorError: Nobody led the job for too long.
+            WorkerRefusedError: The coordinator will not take this worker's gradients.
+        """
+        while True:
+            leader = await self._find_leader()
+            try:
+                async with CoordinatorClient(leader.endpoint, self._directory.job) as client:
+                    final = await self._follow(client)
+            except (TransportError, ProtocolError) as error:
+                log.warning("epoch=%d reason=%s", leader.epoch, error)
+            else:
+                if final is not None:
+                    return final.version
+            await asyncio.sleep(LEADER_PAUSE_S)
+
+    async def _find_leader(self) -> Leader:
+        try:
+            async with asyncio.timeout(self._options.leader_timeout_s):
+                while True:
+                    leader = await asyncio.to_thread(self._directory.leader)
+                    if leader is not None:
+                        return leader
+                    await asyncio.sleep(LEADER_PAUSE_S)
+        except TimeoutError as error:
+            raise NoCoordinatorError(
+                f"nobody has led job {self._directory.job!r} for "
+                f"{self._options.leader_timeout_s:g} s: start a coordinator, or read its log"
+            ) from error
+
+    async def _follow(self, client: CoordinatorClient) -> Version | None:
+        """Work for one leader.
+
+        Returns:
+            The last version; None when another leader must be looked for.
+        """
+        joined = await client.join(
+            self.name, self._incarnation, self._signer, self._manifest_digest
+        )
+        if isinstance(joined, Reply):
+            if joined.code not in TRY_TO_JOIN_AGAIN:
+                raise self._refused(joined)
+            return None
+        log.info("worker=%s epoch=%d reason=%s", self.name, joined.epoch, "joined")
+        async with _heartbeats(client, joined) as alive:
+            wait_s = 0.0
+            while not alive.done():
+                news = await self._download(client, joined, wait_s)
+                if isinstance(news, Reply):
+                    if news.code not in REJOIN:
+                        raise self._refused(news)
+                    return None
+                if news is not None and news.is_final:
+                    await client.leave(joined)
+                    return news
+                reply = await self._push(client, joined)
+                if reply.code in REJOIN:
+                    return None
+                wait_s = self._wait_after(reply)
+        return None
+
+    async def _download(
+        self, client: CoordinatorClient, joined: Membership, wait_s: float
+    ) -> Version | Reply | None:
+        """Fetch the version to compute on, if there is a newer one than the base."""
+        after = -1 if self._base is None else self._base.version
+        landing = self._landing.data.cast("B")
+        news = await client.model(joined, after, wait_s, landing)
+        if isinstance(news, Version):
+            root = await asyncio.to_thread(_root, landing)
+            if root != news.digest:
+                raise ProtocolError(f"the parameters of version {news.version} were damaged")
+            self._computation.parameters[:] = self._landing
+            self._base, self._sealed = news, None
+        return news
+
+    async def _push(self, client: CoordinatorClient, joined: Membership) -> Reply:
+        """Send the gradient for the base, computing it unless it was sent before."""
+        base = self._base
+        if base is None:
+            raise ProtocolError("the leader has published no version")
+        if self._sealed is None:
+            members = await client.members(joined) if self._source.needs_members else ()
+            vector = await asyncio.to_thread(self._source.gradient, base.version + 1, members)
+            self._sealed = await asyncio.to_thread(seal, Float32Codec(), vector.numpy())
+        self._seq += 1
+        header = self._header(base, joined.epoch, self._sealed)
+        signed = self._signer.sign(header)
+        return await client.push(gradient_frame(signed, self._sealed))
+
+    def _header(self, base: Version, epoch: int, sealed: SealedPayload) -> GradientHeader:
+        return GradientHeader(
+            job=self._directory.job,
+            epoch=epoch,
+            round=base.version + 1,
+            mode_epoch=0,
+            base_version=base.version,
+            base_digest=base.digest,
+            worker=self.name,
+            incarnation=self._incarnation,
+            key_id=self._signer.key_id,
+            seq=self._seq,
+            nonce=secrets.token_bytes(16),
+            issued_at=time.time(),
+            lease_ids=(),
+            n_samples=self._computation.job.data.batch,
+            codec=sealed.codec,
+            manifest_digest=self._manifest_digest,
+            payload_len=sealed.payload_len,
+            chunk_len=sealed.chunk_len,
+            payload_root=sealed.root,
+        )
+
+    def _wait_after(self, reply: Reply) -> float:
+        """Decide how long to wait for a newer version before the gradient is sent again.
+
+        Raises:
+            WorkerRefusedError: Sending it again is of no use.
+        """
+        if reply.code in ANEW:
+            self._base = None
+            return 0.0
+        if reply.code in AGAIN:
+            return reply.retry_after_s or LEADER_PAUSE_S
+        if reply.code in UNUSABLE:
+            log.warning("worker=%s code=%s reason=%s", self.name, reply.code, reply.reason)
+            return POLL_S
+        if reply.code in SETTLED:
+            return POLL_S
+        raise self._refused(reply)
+
+    def _refused(self, reply: Reply) -> WorkerRefusedError:
+        return WorkerRefusedError(
+            f"the coordinator refuses worker {self.name!r}: {reply.code}, {reply.reason}"
+        )
+
+
+def _root(payload: memoryview) -> bytes:
+    return hash_tree.root(hash_tree.leaves(payload), len(payload))
+
+
+@contextlib.asynccontextmanager
+async def _heartbeats(
+    client: CoordinatorClient, joined: Membership
+) -> AsyncIterator["asyncio.Task[None]"]:
+    """Keep a membership alive meanwhile. The task that is yielded ends when that fails."""
+    task = asyncio.create_task(_beat(client, joined))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _beat(client: CoordinatorClient, joined: Membership) -> None:
+    while True:
+        await asyncio.sleep(joined.lease_s / HEARTBEATS_PER_LEASE)
+        try:
+            reply = await client.heartbeat(joined)
+        except TransportError:
+            return
+        if reply.code is not ReplyCode.ACCEPTED:
+            return
