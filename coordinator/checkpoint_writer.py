@@ -19,7 +19,7 @@ class CheckpointWriter:
 
     A failed write is never silent: the future that `save` returned carries it,
     and the next `save`, `flush` or `close` raises it. After that the writer
-    works on. Use it from one thread; closing it ends the last write first.
+    works on. Not for two threads at once; closing it ends the last write first.
     """
 
     def __init__(self, store: CheckpointStore, keep: int) -> None:

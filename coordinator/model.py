@@ -1,8 +1,8 @@
 """The model being trained: the user's module, one torch optimizer, and their exact state.
 
 The coordinator steps it along aggregates; gradients are made by workers. It
-knows no rounds, no files and no network. Not safe for use from two threads at
-once; evaluating counts as use.
+knows no rounds, no files and no network, and never runs the module forward.
+Not safe for use from two threads at once.
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
 
 from pliska.aggregation.layout import StateLayout
 from pliska.coordinator.errors import ModelStateError
 from pliska.coordinator.optimizer import NamedOptimizer
 from pliska.coordinator.training_module import (
-    Example,
     build_module,
     layout_of,
     manifest_of,
@@ -25,9 +23,6 @@ from pliska.coordinator.training_module import (
 from pliska.coordinator.training_state import TrainingState, vector_digest
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.manifest import Manifest
-
-EVALUATION_BATCH = 256
-"""Examples that are evaluated at once."""
 
 _PARAMETER, _CONSTANT, _OPTIMIZER = "parameters/", "constants/", "optimizer/"
 
@@ -174,31 +169,6 @@ class TrainingModel:
         _copy_into(self._constants, parts[_CONSTANT])
         self._optimizer.restore(optimizer, parts[_OPTIMIZER])
         self.step = step
-
-    def evaluate(self, test: Dataset[Example]) -> float:
-        """Return the share of examples whose largest output is at the target's class, 0 to 1.
-
-        Args:
-            test: Pairs of input and class (an integer); not empty.
-
-        Raises:
-            ModelStateError: The output is not [batch, classes].
-        """
-        # A generator of its own: a DataLoader draws from the global one otherwise.
-        loader = DataLoader(test, EVALUATION_BATCH, generator=torch.Generator())
-        right = total = 0
-        self._module.eval()
-        with torch.no_grad():
-            for inputs, targets in loader:
-                outputs = self._module(inputs)
-                if outputs.ndim != 2 or len(outputs) != len(targets):
-                    raise ModelStateError(
-                        f"the model's output is {tuple(outputs.shape)}, "
-                        f"expected ({len(targets)}, classes)"
-                    )
-                right += int((outputs.argmax(dim=1) == targets).sum())
-                total += len(targets)
-        return right / total
 
 
 def _constants(module: nn.Module, parameters: dict[str, nn.Parameter]) -> dict[str, torch.Tensor]:

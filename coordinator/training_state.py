@@ -47,11 +47,6 @@ class TrainingState:
             hasher.update(hashlib.sha256(tensor_bytes(tensor)).digest())
         return hasher.digest()
 
-    @property
-    def bytes_total(self) -> int:
-        """The tensors' bytes in all."""
-        return sum(tensor.nbytes for tensor in self.tensors.values())
-
 
 def settings_bytes(settings: Mapping[str, Any]) -> bytes:
     """Return the settings as JSON with sorted keys; a float keeps its exact value.

@@ -4,7 +4,8 @@ An entry is `jobs/JOB/log/VERSION-DIGEST.entry`, named by its record's digest,
 so entries that different leaders wrote for one version never collide: only the
 one that the commit record in the store names counts. Whether it does is for
 `recovery` to say. Entry: record length (4 bytes, big-endian), signed record,
-then the aggregate as little-endian float32.
+then the aggregate as little-endian float32. Nothing is ever removed: the log is
+also what a later audit recomputes.
 """
 
 from dataclasses import dataclass
@@ -83,19 +84,6 @@ class UpdateLog:
         if vector_digest(aggregate) != commit.record.aggregate_digest:
             raise DamagedStateError(f"{name}: its aggregate is not the one that its record names")
         return LogEntry(commit, aggregate)
-
-    def prune(self, before: int) -> int:
-        """Remove the entries of all versions below `before`; return how many there were.
-
-        Call it with the version of the oldest checkpoint that is kept: older
-        entries cannot be replayed onto anything.
-        """
-        removed = 0
-        for name in self._storage.names(self._folder):
-            version = name.removeprefix(self._folder).partition("-")[0]
-            if version.isdecimal() and int(version) < before:
-                removed += self._storage.delete(name)
-        return removed
 
     def name(self, version: int, digest: bytes) -> str:
         """Return the object name of the entry of this version and record digest."""

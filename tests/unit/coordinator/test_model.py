@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
 
 from pliska.coordinator.checkpoint import Checkpoint, CheckpointStore
 from pliska.coordinator.errors import ModelStateError
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.storage import LocalStorage
-from pliska.coordinator.training_module import load_data
 from pliska.coordinator.training_state import TrainingState
 from pliska.coordinator.wire import hash_tree
 from pliska.coordinator.wire.job import Job
@@ -226,34 +224,3 @@ def test_tied_parameters_step_together() -> None:
 
     assert torch.equal(named["a.weight"], named["b.weight"])
     assert not any(name.startswith("constants/") for name in model.export_state().tensors)
-
-
-def test_evaluation_counts_right_answers_and_touches_nothing(
-    tiny_job: Callable[..., Job], model: TrainingModel
-) -> None:
-    _, test = load_data(tiny_job())
-    before, generator = model.state_digest(), torch.get_rng_state()
-    accuracy = model.evaluate(test)
-
-    assert accuracy in {right / 10 for right in range(11)}
-    assert model.evaluate(test) == accuracy
-    assert model.state_digest() == before
-    assert torch.equal(torch.get_rng_state(), generator)
-
-
-def test_evaluation_of_a_known_model() -> None:
-    linear = nn.Linear(1, 2)
-    with torch.no_grad():
-        linear.weight.copy_(torch.tensor([[-1.0], [1.0]]))
-        linear.bias.zero_()
-    model = TrainingModel(linear, "sgd", {"lr": 1.0})
-    inputs = torch.tensor([[1.0], [-1.0], [2.0], [-3.0]])
-
-    assert model.evaluate(TensorDataset(inputs, torch.tensor([1, 0, 1, 1]))) == 0.75
-
-
-def test_an_output_that_is_no_table_of_classes_is_refused(model: TrainingModel) -> None:
-    flat = TrainingModel(nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), "sgd", {"lr": 1.0})
-
-    with pytest.raises(ModelStateError, match=r"expected \(4, classes\)"):
-        flat.evaluate(TensorDataset(torch.zeros(4, 3), torch.zeros(4)))

@@ -53,7 +53,3 @@ def test_scalars_empty_tensors_and_bfloat16_have_bytes() -> None:
     assert tensor_bytes(torch.tensor(1.0)).nbytes == 4
     assert tensor_bytes(torch.zeros(0, 3)).nbytes == 0
     assert tensor_bytes(torch.ones(2, dtype=torch.bfloat16)).tobytes() == b"\x80\x3f\x80\x3f"
-
-
-def test_bytes_total_counts_every_tensor() -> None:
-    assert state(a=torch.zeros(3), b=torch.zeros(2, dtype=torch.int64)).bytes_total == 28

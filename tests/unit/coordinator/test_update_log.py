@@ -92,13 +92,3 @@ def test_another_record_under_the_name_is_refused_with_its_epoch(
 
     with pytest.raises(DamagedStateError, match=r"holds another commit record .*epoch 7"):
         log.read(1, commit.digest)
-
-
-def test_prune_removes_only_older_versions(leader: Any, log: UpdateLog) -> None:
-    commits = [leader.run_round() for _ in range(4)]
-
-    assert log.prune(before=3) == 2
-    assert log.read(3, commits[2].digest).commit == commits[2]
-    with pytest.raises(MissingObjectError):
-        log.read(2, commits[1].digest)
-    assert log.prune(before=3) == 0
