@@ -26,12 +26,13 @@ class ServerLimits:
     handshake_timeout_s: float = limits.HANDSHAKE_TIMEOUT_S
     idle_timeout_s: float = limits.IDLE_TIMEOUT_S
     stall_timeout_s: float = limits.STALL_TIMEOUT_S
+    bytes_per_s_min: int = limits.BODY_BYTES_PER_S_MIN
     refused_body_drain_s: float = limits.REFUSED_BODY_DRAIN_S
     close_timeout_s: float = limits.CLOSE_TIMEOUT_S
 
     def piece_timeout_s(self, count: int) -> float:
         """Return the longest that so many bytes may take, in either direction."""
-        return self.stall_timeout_s + count / limits.BODY_BYTES_PER_S_MIN
+        return self.stall_timeout_s + count / self.bytes_per_s_min
 
 
 STANDARD = ServerLimits()

@@ -3,7 +3,8 @@
 Connections are kept and used again. Each carries one request at a time, so a
 heartbeat beside a bulk transfer goes out on another one and never waits for it.
 Time limits are on progress, not on the whole: a large gradient over a slow
-link is fine as long as it moves. It never retries a message by itself.
+link is fine as long as it moves. It repeats nothing by itself, but for a GET,
+HEAD or DELETE whose connection was gone before any answer (RFC 9112, 9.3.1).
 """
 
 import asyncio

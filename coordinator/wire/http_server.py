@@ -89,7 +89,8 @@ class HttpServer:
         for handshake in self._handshakes:
             handshake.cancel()
         self._web.pre_shutdown()
-        await self._web.shutdown(self._granted.close_timeout_s)
+        # Half of it, since aiohttp waits twice: for a handler's end, and after a first reminder.
+        await self._web.shutdown(self._granted.close_timeout_s / 2)
         try:
             async with asyncio.timeout(self._granted.close_timeout_s):
                 while self._connections:
@@ -141,8 +142,8 @@ class HttpServer:
             keepalive_timeout=self._granted.idle_timeout_s,
             lingering_time=0.0,
             read_bufsize=limits.READ_BUFFER_BYTES,
-            max_line_size=limits.HEADER_LINE_BYTES_MAX,
-            max_field_size=limits.HEADER_LINE_BYTES_MAX,
+            max_line_size=limits.HEADER_VALUE_BYTES_MAX,
+            max_field_size=limits.HEADER_VALUE_BYTES_MAX,
             max_headers=limits.HEADERS_MAX,
             auto_decompress=False,
             access_log=None,
@@ -170,7 +171,9 @@ class HttpServer:
     ) -> web.StreamResponse:
         """Write a response in pieces, at the reader's pace but not below the lowest."""
         body = memoryview(response.body or b"").cast("B")
-        sending = web.StreamResponse(status=response.status, headers=dict(response.headers))
+        sending = web.StreamResponse(
+            status=response.status, headers={"server": "pliska", **response.headers}
+        )
         sending.content_length = len(body)
         if is_last:
             # The rest of the request's body is of no use: this connection ends here.
@@ -186,10 +189,12 @@ class HttpServer:
                     await sending.write(piece)
             async with asyncio.timeout(self._granted.stall_timeout_s):
                 await sending.write_eof()
-        except TimeoutError as error:
+        except TimeoutError:
+            logger.info("response cut off reason=its reader stood still path=%s", request.path)
             if request.transport is not None:
                 request.transport.abort()
-            raise ConnectionResetError("the reader of a response stood still") from error
+        except OSError as error:
+            logger.debug("response not delivered path=%s reason=%s", request.path, error)
         return sending
 
 

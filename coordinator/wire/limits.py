@@ -54,10 +54,10 @@ REASON_CHARACTERS_MAX = 1024
 # What an HTTP server holds for strangers.
 CONNECTIONS_MAX = 1024
 """Open connections of one server, those still shaking hands included."""
-HEADER_LINE_BYTES_MAX = 8 * KIB
-"""The request line, and each header line."""
+HEADER_VALUE_BYTES_MAX = 8 * KIB
+"""The path with its query, and the value of each header."""
 HEADERS_MAX = 64
-"""Header lines of one request."""
+"""Headers of one request."""
 BODY_BYTES_MAX = FRAME_BYTES_MAX
 """One request body, unless the server is told a lower one."""
 PIECE_BYTES = MIB
@@ -74,7 +74,7 @@ BODY_BYTES_PER_S_MIN = 64 * KIB
 """Slower senders and readers than this are cut off."""
 REFUSED_BODY_DRAIN_S = 5.0
 """How long the rest of a refused body is read and dropped, so that the reply gets through."""
-CLOSE_TIMEOUT_S = 2.5
+CLOSE_TIMEOUT_S = 3.0
 """How long a closing server waits for the handlers that still run, before it cancels them."""
 CERTIFICATE_BYTES_MAX = 64 * KIB
 """A server's certificate in PEM."""
