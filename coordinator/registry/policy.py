@@ -97,11 +97,11 @@ def previous_entries(
 ) -> list[HistoryEntry]:
     """Return where one rollback after another would go: the next one first."""
     found: list[HistoryEntry] = []
-    current = history[-1].to_version if history else 0
+    left = {history[-1].to_version} if history else set()
     for entry in reversed(standing_entries(history)[:-1]):
-        if entry.to_version != current and _unfit(entry.to_version, versions) is None:
+        if entry.to_version not in left and _unfit(entry.to_version, versions) is None:
             found.append(entry)
-            current = entry.to_version
+            left.add(entry.to_version)
     return found
 
 
@@ -121,7 +121,7 @@ def standing_entries(history: Sequence[HistoryEntry]) -> list[HistoryEntry]:
 
 
 def _withdrawn_versions(standing: Sequence[HistoryEntry], returned_to: int) -> set[int]:
-    """Return the versions above the newest entry of `returned_to`; the top one where it has none."""
+    """Return the versions above the newest entry of `returned_to`; the top one if it has none."""
     versions = [entry.to_version for entry in standing]
     if returned_to not in versions:
         return set(versions[-1:])
