@@ -15,8 +15,8 @@ from typing import Any, Self
 from pliska.coordinator import routes
 from pliska.coordinator.directory import JobDirectory, Leader
 from pliska.coordinator.endpoint import Endpoint
-from pliska.coordinator.errors import NotLedError, ProtocolError
-from pliska.coordinator.wire import Buffer, ClientResponse, Reply, ReplyCode, Signer
+from pliska.coordinator.errors import ProtocolError
+from pliska.coordinator.wire import Buffer, ClientResponse, Reply, ReplyCode, Signer, WireError
 from pliska.coordinator.wire.http_client import HttpClient
 from pliska.coordinator.wire.messages import PROTOCOL, Hello
 from pliska.coordinator.wire.tls import client_context
@@ -27,10 +27,9 @@ __all__ = [
     "JobDirectory",
     "Leader",
     "Membership",
-    "NotLedError",
     "ProtocolError",
     "Version",
-    "leader_status",
+    "job_snapshot",
 ]
 
 CALL_TIMEOUT_S = 10.0
@@ -218,18 +217,27 @@ class CoordinatorClient:
         )
 
 
-async def leader_status(directory: JobDirectory) -> dict[str, Any]:
-    """Ask the leader of a job for its snapshot.
+async def job_snapshot(directory: JobDirectory) -> dict[str, Any]:
+    """Return all there is to know about a job: the store's word, and its leader's where it answers.
 
-    Raises:
-        NotLedError: Nobody leads the job.
-        WireError: The leader does not answer.
+    Returns:
+        `job`, `leader` and `standbys` (names), `version` of the last commit;
+        with a leader that answers also what `coordinator.status` describes.
+        `problem` says why a leader did not answer.
     """
     leader = await asyncio.to_thread(directory.leader)
+    coordinators = await asyncio.to_thread(directory.coordinators)
+    leading = leader.endpoint.coordinator if leader else None
+    names = [each.coordinator for each in coordinators if each.coordinator != leading]
+    version = await asyncio.to_thread(directory.committed_version)
+    snapshot = {"job": directory.job, "leader": leading, "standbys": names, "version": version}
     if leader is None:
-        raise NotLedError(f"nobody leads job {directory.job!r}: start a coordinator for it")
-    async with CoordinatorClient(leader.endpoint, directory.job) as client:
-        return await client.status()
+        return snapshot
+    try:
+        async with CoordinatorClient(leader.endpoint, directory.job) as client:
+            return {**await client.status(), **snapshot}
+    except (WireError, ProtocolError) as error:
+        return {**snapshot, "problem": str(error)}
 
 
 def _header(response: ClientResponse, name: str) -> str:

@@ -160,6 +160,18 @@ class Commit:
             )
         return commit
 
+    @staticmethod
+    def claimed(data: bytes) -> CommitRecord:
+        """Read what a signed record claims, its signature not checked: to show it, no more.
+
+        Raises:
+            DamagedStateError: The bytes are no record.
+        """
+        try:
+            return peek(Signed.from_bytes(data, RECORD_BYTES_MAX), CommitRecord).claim
+        except WireError as error:
+            raise DamagedStateError(f"not a commit record: {error}") from error
+
     @property
     def digest(self) -> bytes:
         """SHA-256 of what is signed, 32 bytes: the record's name in the chain."""

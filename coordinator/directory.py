@@ -1,6 +1,6 @@
 """What the store says about one job: its definition, its coordinators, its last commit.
 
-    jobs/<job>/definition   the job file's text, written once
+    jobs/<job>              the job file's text, written once
     jobs/<job>/commit       the signed record of the last committed round
     elections/jobs.<job>/   who leads and who stands by (see `pliska.locks`)
 
@@ -11,6 +11,7 @@ the commit record is the committer's.
 import contextlib
 from dataclasses import dataclass
 
+from pliska.coordinator.commit import Commit
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import JobConflictError
 from pliska.coordinator.wire.job import Job, parse_job
@@ -23,6 +24,8 @@ from pliska.locks import (
     connect,
     current_leader,
 )
+
+_JOBS = "jobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,12 @@ class JobDirectory:
         """Open the store at `address`."""
         return cls(connect(address), job)
 
+    @classmethod
+    def all(cls, backend: Backend) -> tuple["JobDirectory", ...]:
+        """List the jobs that were ever started in a store, oldest first."""
+        records = backend.list(_JOBS).records
+        return tuple(cls(backend, record.key.removeprefix(f"{_JOBS}/")) for record in records)
+
     @property
     def election(self) -> str:
         """Name of the election that decides who leads the job."""
@@ -57,7 +66,7 @@ class JobDirectory:
     @property
     def commit_key(self) -> str:
         """Key of the last commit record."""
-        return f"jobs/{self.job}/commit"
+        return f"{_JOBS}/{self.job}/commit"
 
     @property
     def keyring(self) -> Keyring:
@@ -108,6 +117,17 @@ class JobDirectory:
         """Read the last commit record: a signed `CommitRecord` in bytes, not yet verified."""
         return self.backend.get(self.commit_key)
 
+    def committed_version(self) -> int:
+        """Return the last committed version by the store's word, its signature not checked.
+
+        Raises:
+            DamagedStateError: The record is not a commit record.
+        """
+        record = self.commit()
+        if record is None:
+            return 0
+        return Commit.claimed(record.value).version
+
     @property
     def _definition_key(self) -> str:
-        return f"jobs/{self.job}/definition"
+        return f"{_JOBS}/{self.job}"

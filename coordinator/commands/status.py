@@ -1,0 +1,131 @@
+"""`pliska status`: who leads, where the round stands, how the workers behave, what was refused."""
+
+import asyncio
+import contextlib
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+
+from pliska.coordinator.client import JobDirectory, job_snapshot
+from pliska.coordinator.errors import UnknownJobError
+from pliska.discovery.commands import DEFAULT_STORE, StoreOption
+from pliska.locks import Backend, connect
+from pliska.locks.presentation import OutputFormat, OutputOption, show_json
+
+app = typer.Typer()
+
+REFRESH_S = 1.0
+
+
+@app.callback(invoke_without_command=True, epilog="Example: pliska status --watch")
+def status(
+    job: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only this job. Default: every job in the store."),
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+    output: OutputOption = OutputFormat.TABLE,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it anew every second, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Show who leads, the round, the workers and what was refused.
+
+    Exit code 3: the store has no such job.
+    """
+    with contextlib.closing(connect(store)) as backend:
+        if watch:
+            _watch(backend, job, output)
+        else:
+            _print(output, _snapshots(backend, job))
+
+
+def _snapshots(backend: Backend, job: str | None) -> list[dict[str, Any]]:
+    directories = JobDirectory.all(backend)
+    if job is not None:
+        directories = tuple(each for each in directories if each.job == job)
+        if not directories:
+            raise UnknownJobError(f"the store {backend.address} has no job {job!r}")
+    return [asyncio.run(job_snapshot(directory)) for directory in directories]
+
+
+def _watch(backend: Backend, job: str | None, output: OutputFormat) -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        if output is OutputFormat.JSON:
+            while True:
+                _print(output, _snapshots(backend, job))
+                time.sleep(REFRESH_S)
+        with Live(auto_refresh=False) as live:
+            while True:
+                live.update(_render(_snapshots(backend, job)), refresh=True)
+                time.sleep(REFRESH_S)
+
+
+def _print(output: OutputFormat, snapshots: list[dict[str, Any]]) -> None:
+    if output is OutputFormat.JSON:
+        show_json({"jobs": snapshots})
+    else:
+        Console().print(_render(snapshots))
+
+
+def _render(snapshots: list[dict[str, Any]]) -> RenderableType:
+    if not snapshots:
+        return "no job was started in this store: `pliska coordinator run --job FILE` starts one"
+    return Group(*(part for snapshot in snapshots for part in _render_job(snapshot)))
+
+
+def _render_job(snapshot: dict[str, Any]) -> list[RenderableType]:
+    facts = Table(box=None, show_header=False, pad_edge=False, title_justify="left")
+    for name, value in _facts(snapshot):
+        facts.add_row(name, value)
+    parts: list[RenderableType] = [facts]
+    if snapshot.get("workers"):
+        parts += ["", _workers(snapshot["workers"])]
+    if snapshot.get("replies"):
+        parts += ["", _replies(snapshot["replies"], snapshot.get("reasons", {}))]
+    return [*parts, ""]
+
+
+def _facts(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = [("job", snapshot["job"]), ("leader", snapshot["leader"] or "nobody")]
+    if snapshot["standbys"]:
+        facts.append(("standbys", ", ".join(snapshot["standbys"])))
+    if "round" in snapshot:
+        round_facts = f"{snapshot['round']} of {snapshot['rounds']}, {snapshot['reason']}"
+        facts += [("epoch", str(snapshot["epoch"])), ("round", round_facts)]
+    facts.append(("version", str(snapshot["version"])))
+    if snapshot.get("accuracy"):
+        newest = snapshot["accuracy"][-1]
+        facts.append(("accuracy", f"{newest['accuracy']:.4f} at version {newest['version']}"))
+    return facts
+
+
+def _workers(workers: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("WORKER", "HERE", "SLOT", "ROUNDS", "OFFENCES", "SUSPICION", "LAST OFFENCE"):
+        table.add_column(column, overflow="fold")
+    for each in workers:
+        suspicion = f"{each['suspicion']:.2f}" + (" suspected" if each["is_suspected"] else "")
+        table.add_row(
+            each["worker"],
+            "yes" if each["is_here"] else "no",
+            each["slot"] or "-",
+            str(each["rounds"]),
+            str(each["offences"]),
+            suspicion,
+            each["last_offence"] or "-",
+        )
+    return table
+
+
+def _replies(replies: dict[str, int], reasons: dict[str, str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("REPLY", "COUNT", "LAST REASON"):
+        table.add_column(column, overflow="fold")
+    for code, count in replies.items():
+        table.add_row(code, str(count), reasons.get(code, "-"))
+    return table
