@@ -1,0 +1,53 @@
+"""The stores that the contract suites run against; a new backend is one more entry here."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pliska.locks import Backend, Session, connect
+
+Connect = Callable[[], Backend]
+OpenSession = Callable[..., Session]
+
+
+@pytest.fixture(params=["memory", "embedded"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty store."""
+    return {
+        "memory": f"memory:{tmp_path.name}-{request.node.name}",
+        "embedded": f"embedded:{tmp_path / 'store'}",
+    }[request.param]
+
+
+@pytest.fixture
+def connect_store(address: str) -> Iterator[Connect]:
+    """Makes another client of the same store."""
+    backends: list[Backend] = []
+
+    def connect_another() -> Backend:
+        backends.append(connect(address))
+        return backends[-1]
+
+    yield connect_another
+    for backend in backends:
+        backend.close()
+
+
+@pytest.fixture
+def backend(connect_store: Connect) -> Backend:
+    return connect_store()
+
+
+@pytest.fixture
+def open_session(connect_store: Connect) -> Iterator[OpenSession]:
+    """Opens a session on a client of its own, as another process would."""
+    sessions: list[Session] = []
+
+    def open_another(lease_s: float = 10.0) -> Session:
+        sessions.append(Session.open(connect_store(), lease_s))
+        return sessions[-1]
+
+    yield open_another
+    for session in sessions:
+        session.close()

@@ -1,0 +1,224 @@
+"""The safety rules of an election, on every store."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from pliska.locks import (
+    AcquireCancelledError,
+    AcquireTimeoutError,
+    Backend,
+    Candidate,
+    ConflictError,
+    Create,
+    Election,
+    GrantLostError,
+    LeaderRecord,
+    LockUsageError,
+    Revision,
+    Session,
+    StoreFormatError,
+    candidates,
+    current_leader,
+    wait_for_leader_change,
+)
+from pliska.locks.election import CANDIDATE_ID_CHARACTERS_MAX, VALUE_BYTES_MAX
+
+OpenSession = Callable[..., Session]
+ANY = Revision(0)
+
+
+@pytest.fixture
+def stand(open_session: OpenSession) -> Callable[[str], Election]:
+    """Makes a candidate with a session of its own."""
+    return lambda who: Election(open_session(), "job/a", who, f"at {who}".encode())
+
+
+def wait_for_candidates(backend: Backend, count: int) -> None:
+    deadline_s = time.monotonic() + 10
+    while len(candidates(backend, "job/a")) != count:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.002)
+
+
+def test_nobody_leads_before_an_election(backend: Backend) -> None:
+    assert current_leader(backend, "job/a") is None
+    assert candidates(backend, "job/a") == ()
+    assert wait_for_leader_change(backend, "job/a", ANY, 0.05) is None
+
+
+def test_the_leader_is_known_to_observers(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    leadership = stand("c1").campaign()
+    leader = current_leader(backend, "job/a")
+    assert leader is not None
+    assert leader == LeaderRecord(leadership.epoch, "c1", b"at c1", leader.revision)
+    assert leadership.token == leadership.epoch
+    assert leadership.held
+    assert wait_for_leader_change(backend, "job/a", ANY, 5) == leader
+    assert wait_for_leader_change(backend, "job/a", leader.revision, 0.05) is None
+
+
+def test_resigning_gives_the_next_in_order_the_lead_at_once(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    first = stand("c1").campaign()
+    with ThreadPoolExecutor(2) as pool:
+        second = pool.submit(stand("c2").campaign)
+        wait_for_candidates(backend, 2)
+        third = pool.submit(stand("c3").campaign)
+        wait_for_candidates(backend, 3)
+        assert candidates(backend, "job/a") == tuple(
+            Candidate(who, f"at {who}".encode()) for who in ("c1", "c2", "c3")
+        )
+        started_s = time.monotonic()
+        assert first.resign()
+        assert second.result(timeout=5).held
+        assert time.monotonic() - started_s < 1
+        assert not third.done()
+        second.result().resign()
+        assert third.result(timeout=5).held
+    epochs = [first.epoch, second.result().epoch, third.result().epoch]
+    assert epochs == sorted(set(epochs))
+    assert not first.resign()
+
+
+def test_after_the_last_leader_nobody_leads_but_the_epoch_is_remembered(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    first = stand("c1").campaign()
+    first.resign()
+    assert current_leader(backend, "job/a") is None
+    remembered = wait_for_leader_change(backend, "job/a", ANY, 5)
+    assert remembered is not None
+    assert remembered.epoch == first.epoch
+    assert stand("c2").campaign().epoch > first.epoch
+
+
+def test_observers_see_epochs_in_order(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    seen: list[int] = []
+
+    def observe() -> None:
+        after = ANY
+        while len(seen) < 5:
+            leader = wait_for_leader_change(backend, "job/a", after, 20)
+            assert leader is not None
+            after = leader.revision
+            seen.append(leader.epoch)
+            observed.set()
+
+    observed = threading.Event()
+    thread = threading.Thread(target=observe)
+    thread.start()
+    candidate, epochs = stand("c1"), []
+    for _ in range(5):
+        observed.clear()
+        leadership = candidate.campaign(timeout_s=10)
+        epochs.append(leadership.epoch)
+        assert observed.wait(10)
+        leadership.resign()
+    thread.join(10)
+    assert seen == epochs == sorted(set(epochs))
+
+
+def test_a_leader_whose_session_ends_is_replaced(
+    backend: Backend, open_session: OpenSession, stand: Callable[[str], Election]
+) -> None:
+    session = open_session(0.5)
+    old = Election(session, "job/a", "old", b"").campaign()
+    told = threading.Event()
+    old.on_lost(told.set)
+    with ThreadPoolExecutor(1) as pool:
+        new = pool.submit(stand("new").campaign)
+        wait_for_candidates(backend, 2)
+        session.backend_session.close(5)
+        assert new.result(timeout=5).epoch > old.epoch
+    assert told.wait(5)
+    assert not old.held
+    with pytest.raises(GrantLostError):
+        old.check()
+
+
+def test_the_old_leader_cannot_write_after_the_new_one_leads(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    old = stand("old").campaign()
+    backend.transact([old.guard()], [Create("rounds/1", b"")])
+    backend.delete(old.guard().key)
+    new = stand("new").campaign(timeout_s=5)
+    with pytest.raises(ConflictError):
+        backend.transact([old.guard()], [Create("rounds/2", b"")])
+    backend.transact([new.guard()], [Create("rounds/3", b"")])
+
+
+def test_a_campaign_ends_in_time_or_when_called_off(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    stand("c1").campaign()
+    with pytest.raises(AcquireTimeoutError):
+        stand("c2").campaign(timeout_s=0.1)
+    cancelled = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        campaign = pool.submit(stand("c3").campaign, None, cancelled)
+        wait_for_candidates(backend, 2)
+        cancelled.set()
+        with pytest.raises(AcquireCancelledError):
+            campaign.result(timeout=5)
+    assert [c.candidate_id for c in candidates(backend, "job/a")] == ["c1"]
+
+
+def test_a_candidacy_removed_while_waiting_does_not_lead(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    first = stand("c1").campaign()
+    with ThreadPoolExecutor(1) as pool:
+        campaign = pool.submit(stand("c2").campaign)
+        wait_for_candidates(backend, 2)
+        backend.delete(backend.list("elections/job/a/contenders").records[1].key)
+        first.resign()
+        with pytest.raises(GrantLostError):
+            campaign.result(timeout=5)
+    assert current_leader(backend, "job/a") is None
+
+
+def test_an_epoch_behind_the_recorded_one_does_not_lead(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    leadership = stand("c1").campaign()
+    leadership.resign()
+    record = backend.get("elections/job/a/leader")
+    assert record is not None
+    future = record.value.replace(b"%d" % leadership.epoch, b"%d" % 10**12)
+    backend.update(record.key, future, record.modified)
+    with pytest.raises(StoreFormatError, match="old copy"):
+        stand("c2").campaign(timeout_s=5)
+    assert candidates(backend, "job/a") == ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"[]", b"{", b"\xff", b'{"epoch": 1}', b'{"epoch": "1", "candidate_id": "a"}', b"[" * 9999],
+)
+def test_a_strange_leader_record_is_an_error_that_names_it(backend: Backend, value: bytes) -> None:
+    backend.create("elections/job/a/leader", value)
+    with pytest.raises(StoreFormatError, match="elections/job/a/leader"):
+        current_leader(backend, "job/a")
+
+
+def test_ids_and_values_at_the_limit_are_taken_and_beyond_it_refused(
+    open_session: OpenSession, backend: Backend
+) -> None:
+    session, who = open_session(), "c" * CANDIDATE_ID_CHARACTERS_MAX
+    Election(session, "job/a", who, bytes(VALUE_BYTES_MAX)).campaign()
+    leader = current_leader(backend, "job/a")
+    assert leader is not None
+    assert (leader.candidate_id, len(leader.value)) == (who, VALUE_BYTES_MAX)
+    for bad_id, value in ((who + "c", b""), ("", b""), ("c", bytes(VALUE_BYTES_MAX + 1))):
+        with pytest.raises(LockUsageError):
+            Election(session, "job/a", bad_id, value)
