@@ -41,7 +41,8 @@ def show_rows(
         table.add_column(column.upper().replace("_", " "), overflow="fold")
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
-    Console().print(table)
+    # What is shown may be anybody's words: it is text, never markup for the terminal.
+    Console(markup=False, emoji=False, highlight=False).print(table)
 
 
 def show_json(document: Mapping[str, Any]) -> None:
@@ -57,5 +58,9 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
-        return ", ".join(str(item) for item in value) or "-"
-    return str(value)
+        return _visible(", ".join(str(item) for item in value)) or "-"
+    return _visible(str(value))
+
+
+def _visible(text: str) -> str:
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

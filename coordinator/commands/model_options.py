@@ -102,8 +102,10 @@ def _lineage_file(path: Path) -> Lineage:
     try:
         with path.open("rb") as file:
             content = file.read(LINEAGE_BYTES_MAX + 1)
-    except OSError as error:
-        raise NotFoundError(f"{path}: {error.strerror}") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFoundError(f"there is no file {path}") from error
+    except (OSError, ValueError) as error:
+        raise RegistryUsageError(f"cannot read {str(path)!r}: {error}") from error
     try:
         given = json.loads(content) if len(content) <= LINEAGE_BYTES_MAX else None
     except (ValueError, RecursionError) as error:

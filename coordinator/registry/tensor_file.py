@@ -58,15 +58,18 @@ class TensorFile:
         """Open and check the file.
 
         Raises:
-            NotFoundError: There is no such file, or it cannot be read.
+            NotFoundError: There is no such file.
+            RegistryUsageError: It cannot be opened.
             TensorFormatError: It is not a well-formed safetensors file.
         """
         self._path = path
         try:
             # Non-blocking, so that a pipe of that name does not hang us.
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise NotFoundError(f"{path}: {error.strerror}") from error
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NotFoundError(f"there is no file {path}") from error
+        except (OSError, ValueError) as error:
+            raise RegistryUsageError(f"cannot read {str(path)!r}: {error}") from error
         try:
             self._read_header()
         except BaseException:
