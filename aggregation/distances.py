@@ -6,60 +6,16 @@ itself. So the rows are centred on one of them first, products are accumulated
 in float64, and pairs that still cancel are measured directly.
 """
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from pliska.aggregation.aggregator import Combination, Rule
 from pliska.aggregation.gate import squared_norm
 from pliska.aggregation.rows import Rows
 
 CANCELLATION = 1e-8
 """A squared distance below this share of the two squared lengths is measured directly."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What a distance rule decided from the distances alone, in row order.
-
-    Attributes:
-        weights: Weight of each row; they sum to 1.
-        margins: How clearly it decided (see `WorkerReport.margin`).
-        reasons: The decision on each row for people.
-    """
-
-    weights: Sequence[float]
-    margins: Sequence[float]
-    reasons: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DistanceRule(Rule):
-    """A rule that decides on the n x n distances and ends in one weighted sum of rows."""
-
-    @abstractmethod
-    def choose(self, distances: Tensor, f: int) -> Choice:
-        """Weigh the rows.
-
-        Args:
-            distances: Squared distances, float64 [n, n] on the CPU, zero diagonal.
-            f: Faults still to bear.
-        """
-
-    def combine(self, rows: Rows, f: int) -> Combination:
-        """Read the rows once for their distances, and those with weight once more."""
-        distances = squared_distances(rows)
-        choice = self.choose(distances, f)
-        return Combination(
-            vector=rows.weighted_sum(choice.weights),
-            weights=choice.weights,
-            distances=distances_to_combination(distances, choice.weights),
-            margins=choice.margins,
-            reasons=choice.reasons,
-        )
 
 
 def squared_distances(rows: Rows) -> Tensor:
@@ -68,6 +24,16 @@ def squared_distances(rows: Rows) -> Tensor:
     Returns:
         float64 [n, n] on the CPU: symmetric, exactly zero on the diagonal.
     """
+    return distances_within(rows, centred_gram(rows)[0])
+
+
+def centred_gram(rows: Rows) -> tuple[Tensor, int]:
+    """Return the inner products of all rows less one of them, over the measured columns.
+
+    Returns:
+        float64 [n, n] on the CPU, and the position of the row that was
+        subtracted: its products are zero.
+    """
     n = rows.n
     reference = _middle_row(rows)
     gram = torch.zeros((n, n), dtype=torch.float64, device=rows.tensors[0].device)
@@ -75,7 +41,11 @@ def squared_distances(rows: Rows) -> Tensor:
         block = rows.block(columns).to(torch.float64)
         block -= block[reference].clone()
         gram += block @ block.T
-    gram = gram.cpu()
+    return gram.cpu(), reference
+
+
+def distances_within(rows: Rows, gram: Tensor) -> Tensor:
+    """Return what `squared_distances` does, given the rows' centred Gram matrix."""
     lengths = gram.diagonal()
     sums = lengths[:, None] + lengths[None, :]
     distances = sums - (gram + gram.T)

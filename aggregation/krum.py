@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from pliska.aggregation.distances import Choice, DistanceRule
+from pliska.aggregation.distance_rule import Choice, DistanceRule
 from pliska.aggregation.errors import ParameterError
 
 Variant = Literal["blanchard", "kappa"]

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from pliska.aggregation.aggregator import require_count
-from pliska.aggregation.distances import Choice, DistanceRule
+from pliska.aggregation.distance_rule import Choice, DistanceRule
 from pliska.aggregation.krum import (
     Variant,
     keep_best,

@@ -1,4 +1,4 @@
-"""Rules that look at each coordinate alone: the mean of a band of the sorted values.
+"""The mean of a band of the sorted values, in each coordinate.
 
 Mean, median and trimmed mean differ only in which ranks they average. Columns
 are sorted block by block with a comparator network of elementwise minima and
@@ -6,7 +6,6 @@ maxima, which is many times faster than a sort of short columns; the network is
 pruned to the comparators that the band depends on.
 """
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,37 +13,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from pliska.aggregation.aggregator import Combination, Rule
 from pliska.aggregation.rows import Rows
-
-
-@dataclass(frozen=True, kw_only=True)
-class BandRule(Rule):
-    """A rule that averages a band of ranks in every coordinate.
-
-    The report's margin is the row's share of the kept values relative to an
-    equal share, minus 1: 0 is ordinary, -1 never kept.
-    """
-
-    @abstractmethod
-    def band(self, n: int, f: int) -> range:
-        """Return the ranks (0 is the smallest) whose values are averaged."""
-
-    def combine(self, rows: Rows, f: int) -> Combination:
-        """Average the band in every coordinate."""
-        made = band_mean(rows, self.band(rows.n, f))
-        total = sum(made.kept) or 1.0
-        weights = [kept / total for kept in made.kept]
-        return Combination(
-            vector=made.vector,
-            weights=weights,
-            distances=made.distances,
-            margins=[rows.n * weight - 1 for weight in weights],
-            reasons=[
-                f"within the kept range in {kept / rows.d:.0%} of the coordinates"
-                for kept in made.kept
-            ],
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pliska.aggregation.order_statistics import BandRule
+from pliska.aggregation.band_rule import BandRule
 
 
 @dataclass(frozen=True, kw_only=True)
