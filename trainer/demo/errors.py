@@ -54,8 +54,6 @@ class ProcessError(DemoError):
 class DeadlineError(DemoError):
     """What the demo waited for did not happen in time."""
 
-    exit_code = 6
-
 
 class ClaimError(DemoError):
     """The run ended and a claim did not hold."""

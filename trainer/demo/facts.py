@@ -16,6 +16,7 @@ class EventKind(StrEnum):
     """What can be worth a mark on the chart."""
 
     STARTED = "started"
+    LED = "led"
     FLAGGED = "flagged"
     CLEARED = "cleared"
     LEADER_KILLED = "leader-killed"

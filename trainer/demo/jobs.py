@@ -37,6 +37,8 @@ class DemoJob:
     Attributes:
         run: Which of the three.
         name: The job's name in the store.
+        rule: Name of its rule.
+        rounds: How many rounds it has.
         text: The job file.
         workers: Names of its workers.
         byzantine: Those of them that attack.
@@ -44,6 +46,8 @@ class DemoJob:
 
     run: RunName
     name: str
+    rule: str
+    rounds: int
     text: str
     workers: tuple[str, ...]
     byzantine: tuple[str, ...]
@@ -66,7 +70,7 @@ def demo_jobs(options: DemoOptions) -> tuple[DemoJob, DemoJob, DemoJob]:
 def _job(options: DemoOptions, run: RunName, rule: str, byzantine: tuple[str, ...]) -> DemoJob:
     name = f"demo-{run}"
     text = toml_text(_document(options, name, rule))
-    return DemoJob(run, name, text, options.worker_names, byzantine)
+    return DemoJob(run, name, rule, options.rounds, text, options.worker_names, byzantine)
 
 
 def _document(options: DemoOptions, name: str, rule: str) -> dict[str, Value]:

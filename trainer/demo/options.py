@@ -6,7 +6,7 @@ Values only: the jobs made from them are `jobs`, what is claimed of them `claims
 from dataclasses import dataclass
 from pathlib import Path
 
-from pliska.aggregation import Rule, rule_named
+from pliska.aggregation import Mean, Rule, rule_named
 from pliska.trainer.attack import AttackName
 from pliska.trainer.demo.digits import source_kind
 from pliska.trainer.demo.errors import DemoUsageError
@@ -17,6 +17,9 @@ WORKERS_MAX = 64
 ROUNDS_MIN = 20
 """Fewer leave no room to learn before the leader is killed and after."""
 ROUNDS_MAX = 100_000
+
+SCALE_MAX = 1e6
+"""Beyond it the mean's parameters overflow, and its run halts instead of going wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class DemoOptions:
             half, and as few as the rule can bear.
         attack: What they do.
         scale: How strong, in the attack's own terms; None for its default.
-        rule: Name of the robust rule.
+        rule: Name of the robust rule; `mean` is what it is compared with.
         data: `digits`, or `mnist:DIR`.
         rounds: Rounds of each run, `ROUNDS_MIN` to `ROUNDS_MAX`.
         seed: Of the model, the batches and the split of the data; 0 or more.
@@ -62,6 +65,10 @@ class DemoOptions:
         source_kind(self.data)
         if self.scale is not None and self.attack.default_scale is None:
             raise DemoUsageError(f"the attack {self.attack} has no strength: leave out --scale")
+        if self.rule == Mean.name:
+            raise DemoUsageError("--rule mean is what the rule is compared with: name another one")
+        if self.scale is not None:
+            _require("--scale", self.scale, 0, SCALE_MAX)
         self.robust_rule().check(self.workers)
 
     def robust_rule(self) -> Rule:

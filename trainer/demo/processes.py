@@ -12,6 +12,7 @@ import asyncio
 import os
 import signal
 import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -103,27 +104,43 @@ class Processes:
                 child.signal(signal.SIGKILL)
 
     async def start(self, name: str, arguments: Sequence[str]) -> Child:
-        """Start the command with these arguments.
+        """Start the command with these arguments; all its output goes to its log.
 
         Raises:
-            ProcessError: The name is taken, or the command cannot be run.
+            ProcessError: The name is taken. That the command cannot be run
+                shows in `ended_well`.
         """
+        log = self._log_directory / f"{name}.log"
+        with log.open("wb") as output:
+            return await self._spawn(name, arguments, log, stdout=output.fileno(), stderr=STDOUT)
+
+    async def output(self, name: str, arguments: Sequence[str]) -> bytes:
+        """Run the command to its end and return what it printed; messages go to the log.
+
+        Raises:
+            ProcessError: The name is taken, or the command failed.
+        """
+        log = self._log_directory / f"{name}.log"
+        with log.open("wb") as messages:
+            child = await self._spawn(name, arguments, log, PIPE, stderr=messages.fileno())
+        printed, _ = await child.process.communicate()
+        await self.ended_well(child)
+        return printed
+
+    async def _spawn(
+        self, name: str, arguments: Sequence[str], log: Path, stdout: int, stderr: int
+    ) -> Child:
         if name in self._children:
             raise ProcessError(f"there is already a process named {name}")
-        log = self._log_directory / f"{name}.log"
         tether = Path(__file__).with_name("tether.py")
-        try:
-            with log.open("wb") as output:
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-I", "-S", str(tether), str(os.getpid())),
-                    *(str(self._command), *arguments),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=asyncio.subprocess.STDOUT,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise ProcessError(f"{name} cannot be started: {error}") from error
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", str(tether), str(os.getpid())),
+            *(str(self._command), *arguments),
+            stdin=DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
         child = Child(name, log, process)
         self._children[name] = child
         return child

@@ -34,6 +34,7 @@ def test_no_worker_is_byzantine_when_none_shall_be() -> None:
         ({"session_timeout_s": 0.5}, "--session-timeout is 0.5"),
         ({"data": "cifar"}, "unknown data 'cifar'"),
         ({"attack": AttackName.NAN, "scale": 2.0}, "leave out --scale"),
+        ({"rule": "mean"}, "--rule mean is what the rule is compared with"),
     ],
 )
 def test_option_that_cannot_work_is_named(choice: dict[str, Any], message: str) -> None:

@@ -45,6 +45,14 @@ async def test_process_runs_the_command_and_its_output_is_in_the_log(tmp_path: P
     assert not child.is_running
 
 
+async def test_output_is_what_was_printed_and_messages_are_in_the_log(tmp_path: Path) -> None:
+    async with Processes(SHELL, tmp_path) as running:
+        assert await running.output("one", ["-c", "echo data; echo message >&2"]) == b"data\n"
+        with pytest.raises(ProcessError, match=r"two ended with exit code 4.*\n?no such alias"):
+            await running.output("two", ["-c", "echo no such alias >&2; exit 4"])
+    assert (tmp_path / "one.log").read_text() == "message\n"
+
+
 async def test_failure_names_the_process_its_code_and_the_end_of_its_log(tmp_path: Path) -> None:
     async with Processes(SHELL, tmp_path) as running:
         child = await running.start("bad", ["-c", "echo this is why; exit 3"])
