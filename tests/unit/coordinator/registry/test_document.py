@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pliska.coordinator.registry import IntegrityError, RegistryUsageError
@@ -24,6 +24,7 @@ values = st.recursive(
 )
 
 
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text("abcdef"), values))
 def test_canonical_bytes_are_read_back(fields: dict[str, object]) -> None:
     content = canonical_bytes(fields)

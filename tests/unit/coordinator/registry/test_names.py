@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pliska.coordinator.registry import Reference, RegistryUsageError
@@ -66,6 +66,7 @@ def test_ordinary_names_are_taken(name: str) -> None:
     assert check_namespace(name) == name
 
 
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(max_size=70))
 def test_whatever_is_taken_is_one_part_of_a_storage_name_and_the_same_in_lower_case(
     name: str,

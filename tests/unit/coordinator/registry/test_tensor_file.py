@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pliska.coordinator.registry import (
@@ -83,6 +83,7 @@ tensor_names = st.text(
 ).filter(lambda name: name != "__metadata__")
 
 
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(tensor_names, tensor_types, min_size=1, max_size=6), st.randoms())
 def test_what_is_written_is_read_back_and_the_order_does_not_matter(
     tmp_path_factory: pytest.TempPathFactory, types: dict[str, TensorType], random: object
