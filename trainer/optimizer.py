@@ -9,7 +9,7 @@ up; here each backward pass is one row, and the step follows the rule's
 aggregate of the rows. It does not talk to a coordinator: that is `Worker`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +23,14 @@ class RobustOptimizer(torch.optim.Optimizer):
 
     Use one backward pass for each row. A parameter that took no part in a pass
     counts as zero in that row. Gradients are not kept in `parameter.grad`
-    between passes, so clip or inspect `last.vector` after the step instead.
+    between passes: inspect `last` after the step instead.
+    Reentrant activation checkpointing makes several passes of one; use torch's
+    other kind (`use_reentrant=False`).
+
+    Attributes:
+        inner: The wrapped optimizer.
+        rule: How the rows become one gradient.
+        last: What the rule said in the last step; None before the first.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, rule: Rule) -> None:
@@ -36,14 +43,20 @@ class RobustOptimizer(torch.optim.Optimizer):
         self.inner = optimizer
         self.rule = rule
         self.last: Aggregation[torch.Tensor] | None = None
-        self._rows: list[dict[torch.Tensor, torch.Tensor]] = []
-        self._passes: dict[torch.Tensor, int] = {}
+        self._rows: dict[int, dict[torch.Tensor, torch.Tensor]] = {}
         super().__init__(optimizer.param_groups, optimizer.defaults)
         # One list and one state for both, so that a scheduler moves the inner learning rate.
         self.param_groups = optimizer.param_groups
         self.state = optimizer.state
-        for parameter in self._parameters():
-            parameter.register_post_accumulate_grad_hook(self._take)  # type: ignore[no-untyped-call]
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters to train; also called for those that the inner optimizer has."""
+        super().add_param_group(param_group)
+        for parameter in self.param_groups[-1]["params"]:
+            is_trained = parameter.requires_grad
+            parameter.requires_grad_(True)  # torch wants that; a frozen one may be thawed later
+            parameter.register_post_accumulate_grad_hook(self._take)
+            parameter.requires_grad_(is_trained)
 
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Aggregate the rows since the last step and let the inner optimizer follow the result.
@@ -57,19 +70,18 @@ class RobustOptimizer(torch.optim.Optimizer):
             raise OptimizerUsageError(
                 "RobustOptimizer.step takes no closure: call backward once for each row, then step"
             )
-        rows, self._rows = self._rows, []
-        self._passes.clear()
+        rows, self._rows = self._rows, {}
         if not rows:
             raise OptimizerUsageError("step came before any backward pass: there is no row")
-        self.last = self.rule([self._flatten(row) for row in rows])
-        self._spread(self.last.vector)
+        used = [each for each in self._parameters() if any(each in row for row in rows.values())]
+        self.last = self.rule([_flatten(row, used) for row in rows.values()])
+        _spread(self.last.vector, used)
         self.inner.step()
         self.inner.zero_grad(set_to_none=True)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the rows that were collected since the last step."""
-        self._rows = []
-        self._passes.clear()
+        self._rows = {}
         self.inner.zero_grad(set_to_none=set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
@@ -87,24 +99,26 @@ class RobustOptimizer(torch.optim.Optimizer):
 
     def _take(self, parameter: torch.Tensor) -> None:
         """Move the gradient of one parameter into the row of this backward pass."""
-        passes = self._passes.get(parameter, 0)
-        self._passes[parameter] = passes + 1
-        while len(self._rows) <= passes:
-            self._rows.append({})
+        # Torch has no public name for the pass that a hook runs in.
+        this_pass = torch._C._current_graph_task_id()  # noqa: SLF001
         if parameter.grad is not None:
-            self._rows[passes][parameter] = parameter.grad
+            self._rows.setdefault(this_pass, {})[parameter] = parameter.grad
             parameter.grad = None
 
-    def _flatten(self, row: dict[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        return torch.cat(
-            [
-                row.get(parameter, torch.zeros_like(parameter)).detach().reshape(-1)
-                for parameter in self._parameters()
-            ]
-        )
 
-    def _spread(self, vector: torch.Tensor) -> None:
-        parameters = self._parameters()
-        pieces = torch.split(vector, [parameter.numel() for parameter in parameters])
-        for parameter, piece in zip(parameters, pieces, strict=True):
-            parameter.grad = piece.reshape(parameter.shape).to(parameter.dtype)
+def _flatten(
+    row: Mapping[torch.Tensor, torch.Tensor], parameters: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    return torch.cat(
+        [
+            row.get(parameter, torch.zeros_like(parameter)).detach().reshape(-1)
+            for parameter in parameters
+        ]
+    )
+
+
+def _spread(vector: torch.Tensor, parameters: Sequence[torch.Tensor]) -> None:
+    """Put the pieces of a vector where the inner optimizer looks for gradients."""
+    pieces = torch.split(vector, [parameter.numel() for parameter in parameters])
+    for parameter, piece in zip(parameters, pieces, strict=True):
+        parameter.grad = piece.reshape(parameter.shape).to(parameter.dtype)
