@@ -66,6 +66,12 @@ class Database:
             finally:
                 self._put_back(connection)
 
+    def lasting_connection(self) -> sqlite3.Connection:
+        """A connection that the caller keeps and closes."""
+        self._check_file()
+        with translated_errors(self.path):
+            return open_connection(self.path)
+
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection that sees one state of the store throughout."""
@@ -149,6 +155,7 @@ class Database:
         return bool(revision + 2 > reserved)
 
     def _open_file(self) -> None:
+        self.path.touch(mode=0o600)
         with translated_errors(self.path):
             connection = open_connection(self.path)
             try:

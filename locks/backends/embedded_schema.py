@@ -54,8 +54,10 @@ CREATE TABLE changes (
 
 
 def open_connection(path: Path) -> sqlite3.Connection:
-    """Open the database at `path`; the caller serves one thread at a time with it."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    """Open the database at `path`, which exists; for one thread at a time."""
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
+    )
     try:
         connection.executescript(
             f"""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from pliska.locks.backends.base import Revision
 from pliska.locks.backends.embedded_database import Database
-from pliska.locks.backends.embedded_schema import open_connection, translated_errors
+from pliska.locks.backends.embedded_schema import translated_errors
 from pliska.locks.errors import LockError, StoreUnavailableError
 
 POLL_BUSY_S = 0.005
@@ -81,8 +81,8 @@ class ChangeWatcher:
             self._wake.set()
 
     def _started_thread(self) -> threading.Thread:
+        connection = self._database.lasting_connection()
         with translated_errors(self._database.path):
-            connection = open_connection(self._database.path)
             (seen,) = connection.execute("SELECT revision FROM store").fetchone()
         poll = _Poll(self._database, connection, Revision(seen))
         thread = threading.Thread(

@@ -129,10 +129,15 @@ class MemoryStore:
 
     def _has_changed(self, path: str, after: Revision) -> bool:
         self._end_expired_sessions()
-        if len(self._changes) == CHANGES_KEPT and after < self._changes[0][0]:
-            return True
         newer = itertools.takewhile(lambda change: change[0] > after, reversed(self._changes))
-        return any(path in (key, directory_of(key)) for _, key in newer)
+        if any(path in (key, directory_of(key)) for _, key in newer):
+            return True
+        if len(self._changes) < CHANGES_KEPT or after >= self._changes[0][0]:
+            return False
+        # The log does not reach back to `after`. A record that still stands
+        # unmodified was not deleted in between, and 0 says that there was none.
+        record = self._records.get(path)
+        return after > 0 if record is None else record.modified > after
 
     def _end_expired_sessions(self) -> None:
         now_s = self._clock.now_s()

@@ -318,9 +318,7 @@ def test_many_threads_wait_and_each_is_woken(backend: Backend, connect_store: Co
     writer, count = connect_store(), 40
     revision = backend.list("d").revision
     with ThreadPoolExecutor(count) as pool:
-        waits = [
-            pool.submit(backend.wait_for_change, f"d/{i}", revision, 30) for i in range(count)
-        ]
+        waits = [pool.submit(backend.wait_for_change, f"d/{i}", revision, 30) for i in range(count)]
         for i in range(count):
             writer.create(f"d/{i}", b"")
         assert all(wait.result(timeout=20) for wait in waits)

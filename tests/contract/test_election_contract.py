@@ -99,9 +99,7 @@ def test_after_the_last_leader_nobody_leads_but_the_epoch_is_remembered(
     assert stand("c2").campaign().epoch > first.epoch
 
 
-def test_observers_see_epochs_in_order(
-    backend: Backend, stand: Callable[[str], Election]
-) -> None:
+def test_observers_see_epochs_in_order(backend: Backend, stand: Callable[[str], Election]) -> None:
     seen: list[int] = []
 
     def observe() -> None:
@@ -203,7 +201,15 @@ def test_an_epoch_behind_the_recorded_one_does_not_lead(
 
 @pytest.mark.parametrize(
     "value",
-    [b"", b"[]", b"{", b"\xff", b'{"epoch": 1}', b'{"epoch": "1", "candidate_id": "a"}', b"[" * 9999],
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"\xff",
+        b'{"epoch": 1}',
+        b'{"epoch": "1", "candidate_id": "a"}',
+        b"[" * 9999,
+    ],
 )
 def test_a_strange_leader_record_is_an_error_that_names_it(backend: Backend, value: bytes) -> None:
     backend.create("elections/job/a/leader", value)
