@@ -72,22 +72,19 @@ class HttpClient:
         into: memoryview | None = None,
     ) -> ClientResponse:
         """Send one request and wait for its response; see `transport.Client`."""
-        upload = _Upload(body)
+        views = _views(body)
+        length = sum(len(view) for view in views)
         try:
             async with asyncio.timeout(timeout_s) as deadline:
                 progress = _Progress(deadline, timeout_s)
                 async with self._open_session().request(
                     method,
                     f"https://{self.address}{path}",
-                    headers={**(headers or {}), "content-length": str(upload.remaining)},
-                    data=upload.pieces(progress) if upload.remaining else None,
+                    headers={**(headers or {}), "content-length": str(length)},
+                    data=_pieces(views, progress) if length else None,
                     allow_redirects=False,
                 ) as response:
-                    received = await self._receive(response, progress, into)
-                    if upload.remaining:
-                        # Refused half way: what is left of it must not open another request.
-                        response.close()
-                    return received
+                    return await self._receive(response, progress, into)
         except TimeoutError as error:
             raise NoProgressError(
                 f"{method} {path} at {self.address}: nothing moved for {timeout_s:g} s"
@@ -142,21 +139,17 @@ class _Progress:
         self._deadline.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
 
 
-class _Upload:
-    """Buffers to be sent one after the other, in pieces that share their memory."""
+def _views(body: Buffer | Iterable[Buffer]) -> list[memoryview]:
+    """Return views of single bytes that share the buffers' memory."""
+    buffers = [body] if isinstance(body, bytes | bytearray | memoryview) else body
+    return [memoryview(buffer).cast("B") for buffer in buffers]
 
-    def __init__(self, body: Buffer | Iterable[Buffer]) -> None:
-        buffers = [body] if isinstance(body, bytes | bytearray | memoryview) else list(body)
-        self._views = [memoryview(buffer).cast("B") for buffer in buffers]
-        self.remaining = sum(len(view) for view in self._views)
 
-    async def pieces(self, progress: _Progress) -> AsyncIterator[memoryview]:
-        for view in self._views:
-            for offset in range(0, len(view), PIECE_BYTES):
-                piece = view[offset : offset + PIECE_BYTES]
-                yield piece
-                progress.made()
-                self.remaining -= len(piece)
+async def _pieces(views: list[memoryview], progress: _Progress) -> AsyncIterator[memoryview]:
+    for view in views:
+        for offset in range(0, len(view), PIECE_BYTES):
+            yield view[offset : offset + PIECE_BYTES]
+            progress.made()
 
 
 async def _fill(response: aiohttp.ClientResponse, view: memoryview, progress: _Progress) -> int:

@@ -41,9 +41,9 @@ from pliska.coordinator.wire.tls import client_context, self_signed, server_cont
 CERTIFICATE = self_signed(["127.0.0.1"], datetime.datetime.now(datetime.UTC))
 GRADIENT_BYTES = 40_000_000
 QUICK = ServerLimits(
-    handshake_timeout_s=0.3,
-    idle_timeout_s=0.3,
-    stall_timeout_s=0.3,
+    handshake_timeout_s=1.0,
+    idle_timeout_s=0.5,
+    stall_timeout_s=0.5,
     bytes_per_s_min=20 * PIECE_BYTES,
     refused_body_drain_s=1.0,
     close_timeout_s=1.0,
@@ -214,6 +214,46 @@ async def test_a_refused_body_does_not_spoil_the_next_request(serve, connect) ->
         refused = await client.request("POST", "/refused", body=bytes(3_000_000), timeout_s=5)
         assert refused.status == 409
         assert (await client.request("POST", "/", body=b"next", timeout_s=5)).body == b"next"
+
+
+async def test_a_sender_that_reads_only_after_sending_gets_the_reply_to_a_refusal(serve) -> None:
+    async def handler(request: Request) -> Response:
+        return Response(409, {}, b"refused")
+
+    reader, writer = await connect_raw(await serve(handler, ServerLimits()))
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % GRADIENT_BYTES)
+    for _ in range(40):
+        writer.write(bytes(GRADIENT_BYTES // 40))
+        await writer.drain()
+    answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 409")
+    assert answer.endswith(b"refused")
+    assert b"Connection: close" in answer
+    await hang_up(writer)
+
+
+async def test_a_connection_with_a_half_sent_body_is_not_used_again() -> None:
+    requests: list[bytes] = []
+    served: set[asyncio.Task[None] | None] = set()
+
+    async def careless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer early and be ready to go on with the connection."""
+        served.add(asyncio.current_task())
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n")
+        await reader.read()
+        await hang_up(writer)
+
+    server = await asyncio.start_server(careless, "127.0.0.1", 0, ssl=server_context(CERTIFICATE))
+    port = server.sockets[0].getsockname()[1]
+    context = client_context(CERTIFICATE.certificate_pem)
+    async with server, HttpClient(f"127.0.0.1:{port}", context) as client:
+        for number in range(2):
+            body = bytes(GRADIENT_BYTES)
+            answer = await client.request("POST", f"/{number}", body=body, timeout_s=2)
+            assert answer.status == 409
+        await asyncio.gather(*filter(None, served))
+    assert [request.split()[1] for request in requests] == [b"/0", b"/1"]
 
 
 async def test_connections_are_used_again(serve, connect) -> None:

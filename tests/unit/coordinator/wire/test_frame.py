@@ -1,6 +1,7 @@
 """A gradient arrives whole, or its sender learns by a typed refusal what was wrong."""
 
 import asyncio
+import gc
 import struct
 import threading
 from dataclasses import replace
@@ -177,6 +178,18 @@ async def test_a_lie_in_the_first_chunk_ends_the_transfer_early(sender_of, body_
     with pytest.raises(DigestError, match="chunk 0"):
         await receive(sender, body)
     assert body.remaining > 30 * CHUNK_BYTES
+
+
+async def test_lies_behind_the_first_are_not_complained_about_later(sender_of, body_of) -> None:
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    sender = sender_of(6 * CHUNK_BYTES // 4)
+    frame = frame_of(sender)[: -6 * CHUNK_BYTES] + bytes(6 * CHUNK_BYTES)
+    with pytest.raises(DigestError):
+        await receive(sender, body_of(frame))
+    await asyncio.sleep(0.05)
+    gc.collect()
+    assert complaints == []
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
