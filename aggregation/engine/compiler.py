@@ -1,0 +1,154 @@
+"""From LLVM assembly to a function that runs on this CPU.
+
+llvmlite translates; no C compiler is needed. Without llvmlite, or on a CPU
+without vectors and fused multiply-add, `host` is None and callers take their
+slower way. Called through ctypes, a kernel runs without the interpreter lock.
+"""
+
+import ctypes
+import logging
+import platform
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from pliska.aggregation.engine.elements import ELEMENTS, Element
+from pliska.aggregation.engine.object_cache import ObjectCache, default_cache
+
+logger = logging.getLogger(__name__)
+
+Kernel = Callable[..., None]
+"""A compiled function; pointers are passed as ints."""
+
+ARGUMENTS = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64}
+
+_lock = threading.Lock()
+_engines: list[Any] = []
+"""Owners of the machine code that has been handed out; it lives as long as the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The CPU that kernels are compiled for.
+
+    Attributes:
+        cpu: Its name.
+        features: Its features, as LLVM writes them.
+        lanes: float32 values in one vector register.
+        registers: Number of vector registers.
+        version: Of llvmlite and the LLVM in it.
+        widens_half: Whether it converts float16 by itself.
+    """
+
+    cpu: str
+    features: str
+    lanes: int
+    registers: int
+    version: str
+    widens_half: bool
+
+    def element(self, dtype: torch.dtype) -> Element | None:
+        """Return how rows of `dtype` are read, or None if kernels cannot."""
+        if dtype == torch.float16 and not self.widens_half:
+            return None
+        return ELEMENTS.get(dtype)
+
+
+@lru_cache(maxsize=1)
+def host() -> Host | None:
+    """Return this machine's CPU, or None if there is nothing to compile with or for."""
+    try:
+        import llvmlite
+        from llvmlite import binding
+    except ImportError:
+        logger.info(
+            "llvmlite is not installed: rules run on torch alone, several times slower"
+        )
+        return None
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    found = binding.get_host_cpu_features()
+    machine = platform.machine().lower()
+    if machine in {"aarch64", "arm64"}:
+        lanes, registers, widens_half = 4, 32, True
+    elif found.get("avx512f") and found.get("avx512vl") and found.get("fma"):
+        lanes, registers, widens_half = 16, 32, True
+    elif found.get("avx2") and found.get("fma"):
+        lanes, registers, widens_half = 8, 16, bool(found.get("f16c"))
+    else:
+        logger.info("no kernels for this CPU: rules run on torch alone: machine=%s", machine)
+        return None
+    return Host(
+        cpu=binding.get_host_cpu_name(),
+        features=found.flatten(),
+        lanes=lanes,
+        registers=registers,
+        version=f"{llvmlite.__version__} {binding.llvm_version_info}",
+        widens_half=widens_half,
+    )
+
+
+def compiled(
+    target: Host,
+    symbol: str,
+    assembly: str,
+    arguments: tuple[str, ...],
+    cache: ObjectCache | None = None,
+) -> Kernel:
+    """Return the function `symbol` of `assembly`, from the cache if it is there.
+
+    Args:
+        target: From `host`.
+        symbol: The function's name.
+        assembly: LLVM assembly of one module.
+        arguments: LLVM types of the function's arguments.
+        cache: Where to look first and to store; None is this user's.
+    """
+    store = cache or default_cache()
+    key = "\n".join((target.version, target.cpu, target.features, assembly)).encode()
+    with _lock:
+        code = store.get(key) if store else None
+        if code is None:
+            code = _object_code(target, symbol, assembly)
+            if store:
+                store.put(key, code)
+        address = _linked(target, symbol, code)
+    return ctypes.CFUNCTYPE(None, *(ARGUMENTS[kind] for kind in arguments))(address)
+
+
+def _object_code(target: Host, symbol: str, assembly: str) -> bytes:
+    from llvmlite import binding
+
+    logger.info("compiling for this CPU, once: kernel=%s cpu=%s", symbol, target.cpu)
+    started = time.perf_counter()
+    module = binding.parse_assembly(assembly)
+    module.verify()
+    code: bytes = _machine(target).emit_object(module)
+    logger.info("compiled: kernel=%s seconds=%.2f", symbol, time.perf_counter() - started)
+    return code
+
+
+def _linked(target: Host, symbol: str, code: bytes) -> int:
+    from llvmlite import binding
+
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine(target))
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _engines.append(engine)
+    address: int = engine.get_function_address(symbol)
+    if not address:
+        raise ImportError(f"the compiled kernel has no function {symbol!r}")
+    return address
+
+
+def _machine(target: Host) -> Any:  # noqa: ANN401 - llvmlite is untyped
+    from llvmlite import binding
+
+    return binding.Target.from_default_triple().create_target_machine(
+        cpu=target.cpu, features=target.features, opt=2, jit=True
+    )
