@@ -7,43 +7,47 @@ the bound, report); a rule itself only says how rows that passed are combined.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack, overload
 
 import torch
 from torch import Tensor
 
 from pliska.aggregation.buffer import GradientBuffer
 from pliska.aggregation.errors import BoundError, ParameterError, ShapeError, TooManyBadRowsError
-from pliska.aggregation.faces import Array, Input, State, Submission, canonical, submission
+from pliska.aggregation.faces import (
+    Array,
+    Input,
+    State,
+    Submission,
+    canonical,
+    submission,
+    trusted_vector,
+)
+from pliska.aggregation.faults import (
+    FaultCount,
+    Faults,
+    faults_among,
+    outliers,
+    require_faults,
+    smallest_n,
+)
 from pliska.aggregation.gate import Gate, squared_norm
+from pliska.aggregation.mass import require_honest_majority
+from pliska.aggregation.points import ORIGIN, Combination, Points
+from pliska.aggregation.preaggregation import Chain
 from pliska.aggregation.report import Verdict, WorkerReport, bounded, refusal, suspicion
 from pliska.aggregation.rows import Rows
+from pliska.aggregation.setting import Given, Memory, Setting
 
 V = TypeVar("V")
 
 NOBODY: Mapping[str, str] = MappingProxyType({})
 """No worker was rejected on arrival."""
 
-
-@dataclass(frozen=True, slots=True)
-class Combination:
-    """What a rule made of the rows that passed the gate; all lists are in row order.
-
-    Attributes:
-        vector: The aggregate [d], in the rows' arithmetic dtype.
-        weights: Share of each row in it; they sum to 1.
-        distances: Squared distance of each row to it, measured columns only.
-        margins: How clearly the rule decided (see `WorkerReport.margin`).
-        reasons: The decision on each row for people.
-    """
-
-    vector: Tensor
-    weights: Sequence[float]
-    distances: Sequence[float]
-    margins: Sequence[float]
-    reasons: Sequence[str]
+NOTHING_BEFORE = Chain()
+"""The rows reach the rule as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,15 @@ class Aggregation(Generic[V]):
             was handed in; float32 [d] for state dicts and buffers. Never an
             alias of the input.
         report: One entry per worker in canonical order, refused ones included.
+        faults: How many faults were borne, and why so many.
+        memory: What the rule wants to be given in the next round; None for
+            most rules.
     """
 
     vector: V
     report: tuple[WorkerReport, ...]
+    faults: FaultCount
+    memory: Memory | None = None
     _state: dict[str, Tensor] | None = None
 
     @property
@@ -78,40 +87,83 @@ class Rule(ABC):
     """Base of all rules. Subclasses state their formula, bound and cost.
 
     Attributes:
-        f: Faults to bear: rows that may be arbitrary, refused ones included.
+        f: Faults to bear: rows that may be arbitrary, refused ones included. A
+            count, a fraction of n (rounded up) or "auto" (see `faults`).
+        pre: What maps the rows first; written `NNM() | MultiKrum(f=2)`.
     """
 
     name: ClassVar[str]
     """Name in a job file."""
+    uses: ClassVar[frozenset[str]] = frozenset()
+    """Which of the optional keyword arguments of a call it makes use of (see `Given`)."""
+    needs_origin: ClassVar[bool] = False
+    """Whether it measures lengths and angles, not only distances between rows."""
 
-    f: int
+    f: Faults
+    pre: Chain = NOTHING_BEFORE
 
     def __post_init__(self) -> None:
-        require_count("f", self.f, 0)
+        require_faults(self.f)
+        for member in self.pre.members:
+            if member.f not in (None, self.f):
+                raise ParameterError(
+                    f"{member.name} bears f = {member.f}, but {self.name} f = {self.f}: "
+                    "write the same, or leave it out before the rule"
+                )
+        smallest_n(self.f, self.rows_needed)
 
     @property
     @abstractmethod
     def bound(self) -> str:
         """The rule's requirement on n as a formula, such as `n >= 2f + 3`."""
 
-    @property
     @abstractmethod
-    def rows_min(self) -> int:
-        """The smallest n with which this rule bears its f."""
+    def rows_least(self, f: int) -> int:
+        """Return the smallest number of points with which this rule bears f faults."""
 
     @abstractmethod
-    def combine(self, rows: Rows, f: int) -> Combination:
-        """Combine rows that passed the gate.
+    def combine(self, points: Points, setting: Setting) -> Combination:
+        """Combine points of rows that passed the gate.
 
         Args:
-            rows: Finite, in canonical order, never mutated.
-            f: Faults still to bear: this rule's f less the refused rows.
+            points: The rows, or what `pre` made of them.
+            setting: The circumstances; `setting.f` are the faults still to
+                bear, this rule's f less the refused rows.
         """
+
+    def landmarks(self, setting: Setting) -> Mapping[str, Tensor]:
+        """Return vectors [d] to measure along with the rows."""
+        del setting
+        return {}
+
+    @property
+    def title(self) -> str:
+        """The rule with what comes before it, as written in code."""
+        return " | ".join([*(member.name for member in self.pre.members), self.name])
+
+    @property
+    def whole_bound(self) -> str:
+        """The requirement on n of the rule and of what comes before it."""
+        return " and ".join([self.bound, *(member.bound for member in self.pre.members)])
+
+    def rows_needed(self, f: int) -> int:
+        """Return the smallest n with which rule and pre-aggregators bear f faults."""
+        return self.pre.rows_least(f, self.rows_least(f))
+
+    @property
+    def rows_min(self) -> int:
+        """The smallest n with which this rule bears its f."""
+        return smallest_n(self.f, self.rows_needed)
 
     def check(self, n: int) -> None:
         """Raise `BoundError` if n workers, refused ones included, are too few."""
-        if n < self.rows_min:
-            raise BoundError(self.name, n, self.f, self.bound, self.rows_min)
+        f = 1 if self.f == "auto" else faults_among(self.f, n, self.rows_needed)
+        if n < self.rows_needed(f):
+            raise BoundError(self.title, n, f, self.whole_bound, max(self.rows_min, n + 1))
+
+    def after(self, chain: Chain) -> Self:
+        """Return this rule preceded by pre-aggregators: `chain | rule` in code."""
+        return replace(self, pre=self.pre.after(chain))
 
     @overload
     def aggregate(
@@ -120,6 +172,7 @@ class Rule(ABC):
         worker_ids: Sequence[str] | None = None,
         rejected: Mapping[str, str] = NOBODY,
         gate: Gate = ...,
+        **given: Unpack[Given],
     ) -> Aggregation[Tensor]: ...
 
     @overload
@@ -129,6 +182,7 @@ class Rule(ABC):
         worker_ids: Sequence[str] | None = None,
         rejected: Mapping[str, str] = NOBODY,
         gate: Gate = ...,
+        **given: Unpack[Given],
     ) -> Aggregation[Array]: ...
 
     def aggregate(
@@ -137,6 +191,7 @@ class Rule(ABC):
         worker_ids: Sequence[str] | None = None,
         rejected: Mapping[str, str] = NOBODY,
         gate: Gate = Gate(),  # noqa: B008 - frozen, so sharing one is safe
+        **given: Unpack[Given],
     ) -> Aggregation[Any]:
         """Combine one row per worker into one vector that f of them cannot steer.
 
@@ -149,6 +204,8 @@ class Rule(ABC):
             rejected: Reason by worker for those refused before (on arrival);
                 each spends one of f. A row of such a worker is left out.
             gate: What a row must satisfy to take part.
+            **given: See `Given`: the round's seed, voting masses, a trusted
+                reference, the memory of the round before.
 
         Returns:
             The aggregate and one report per worker. The same bytes for any
@@ -159,19 +216,31 @@ class Rule(ABC):
             TooManyBadRowsError: More than f rows were refused.
             ShapeError: The rows cannot be read as vectors.
             WorkerNameError: The ids do not match the rows.
+            ParameterError: The rule has no use for what is given, or lacks something.
+            MassError: f workers could hold half of the voting mass.
         """
         handed_in = submission(rows, worker_ids)
         refused = _refused(handed_in, rejected, gate)
         admitted = [i for i, worker in enumerate(handed_in.workers) if worker not in refused]
         n = len(admitted) + len(refused)
         self.check(n)
-        if len(refused) > self.f:
-            raise TooManyBadRowsError(self.name, n, self.f, self.bound, refused)
-        made = self.combine(handed_in.rows.select(admitted), self.f - len(refused))
-        state = handed_in.state(made.vector, admitted) if handed_in.state else None
-        workers = [handed_in.workers[i] for i in admitted]
-        report = _report(workers, made, refused, handed_in.rows.measured)
-        return Aggregation(handed_in.restore(made.vector), report, state)
+        most = faults_among(self.f, n, self.rows_needed)
+        if len(refused) > most:
+            raise TooManyBadRowsError(self.title, n, most, self.whole_bound, refused)
+        workers = tuple(handed_in.workers[i] for i in admitted)
+        passed = handed_in.rows.select(admitted)
+        setting = self._setting(passed, workers, most - len(refused), given)
+        points = Points.of(passed, self._all_landmarks(passed, setting))
+        faults = self._faults(points, most, len(refused))
+        setting = replace(setting, f=faults.count - len(refused))
+        made = self.combine(self.pre.apply(points, setting), setting)
+        return Aggregation(
+            vector=handed_in.restore(made.vector),
+            report=_report(workers, made, refused, handed_in.rows.measured),
+            faults=faults,
+            memory=made.memory,
+            _state=handed_in.state(made.vector, admitted) if handed_in.state else None,
+        )
 
     @overload
     def __call__(
@@ -179,6 +248,7 @@ class Rule(ABC):
         rows: Tensor | GradientBuffer | Sequence[Tensor] | Sequence[State],
         worker_ids: Sequence[str] | None = None,
         rejected: Mapping[str, str] = NOBODY,
+        **given: Unpack[Given],
     ) -> Aggregation[Tensor]: ...
 
     @overload
@@ -187,6 +257,7 @@ class Rule(ABC):
         rows: Array | Sequence[Array],
         worker_ids: Sequence[str] | None = None,
         rejected: Mapping[str, str] = NOBODY,
+        **given: Unpack[Given],
     ) -> Aggregation[Array]: ...
 
     def __call__(
@@ -194,15 +265,41 @@ class Rule(ABC):
         rows: Any,
         worker_ids: Sequence[str] | None = None,
         rejected: Mapping[str, str] = NOBODY,
+        **given: Unpack[Given],
     ) -> Aggregation[Any]:
         """Do what `aggregate` does, behind the ordinary gate."""
-        return self.aggregate(rows, worker_ids, rejected)
+        return self.aggregate(rows, worker_ids, rejected, **given)
 
+    def _setting(self, rows: Rows, workers: tuple[str, ...], f: int, given: Given) -> Setting:
+        """Check what the caller gave, and put it into row order."""
+        masses, memory = given.get("masses"), given.get("memory")
+        for key in ("masses", "reference", "memory"):
+            if given.get(key) is not None and key not in self.uses:
+                raise ParameterError(f"{self.name} has no use for {key}")
+        if "reference" in self.uses and given.get("reference") is None:
+            raise ParameterError(f"{self.name} needs a trusted row: pass reference=")
+        if masses is not None and not self.pre.keeps_workers:
+            raise ParameterError(f"{self.title} mixes workers, so it cannot keep their masses")
+        votes = None if masses is None else masses.among(workers)
+        if votes is not None:
+            require_honest_majority(self.title, votes, f)
+        reference = None if "reference" not in given else trusted_vector(given["reference"], rows)
+        return Setting(f, workers, given.get("seed", 0), votes, reference, memory)
 
-def require_count(name: str, value: object, least: int) -> None:
-    """Raise `ParameterError` unless `value` is an int of at least `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    def _all_landmarks(self, rows: Rows, setting: Setting) -> dict[str, Tensor]:
+        """Return the rule's own landmarks, and the origin if anything measures lengths."""
+        landmarks = dict(self.landmarks(setting))
+        if self.needs_origin or self.pre.needs_origin:
+            landmarks[ORIGIN] = torch.zeros_like(rows.tensors[0])
+        return landmarks
+
+    def _faults(self, points: Points, most: int, refused: int) -> FaultCount:
+        """Say how many faults this round bears, refused rows included."""
+        if self.f != "auto":
+            share = f"{self.f:g} of the workers, rounded up" if isinstance(self.f, float) else "set"
+            return FaultCount(most, share)
+        found = outliers(points.geometry, most - refused)
+        return FaultCount(found.count + refused, found.reason)
 
 
 def _refused(handed_in: Submission, rejected: Mapping[str, str], gate: Gate) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pliska.aggregation.band_rule import BandRule
+from pliska.aggregation.coordinate_rule import BandRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +23,9 @@ class CoordinateMedian(BandRule):
         """See the class."""
         return "n >= 2f + 1"
 
-    @property
-    def rows_min(self) -> int:
+    def rows_least(self, f: int) -> int:
         """A majority must be honest."""
-        return 2 * self.f + 1
+        return 2 * f + 1
 
     def band(self, n: int, f: int) -> range:
         """The middle rank, or the two middle ones."""

@@ -7,7 +7,9 @@ AggregationError
 ├── RuleUsageError             the caller's mistake in choosing or setting up a rule or attack
 │   ├── UnknownNameError       no rule or attack has this name
 │   ├── ParameterError         a parameter is unknown, missing or has an impossible value
-│   └── BoundError             n workers are too few for this rule and f
+│   ├── BoundError             n workers are too few for this rule and f
+│   └── SearchLimitError       an exact search would take too long at this n and f
+├── MassError                  f workers could hold half of the voting mass
 ├── TooManyBadRowsError        more than f rows were refused: the honest ones cannot be told apart
 ├── ShapeError                 the rows cannot be read as n vectors of one length
 │   └── LayoutMismatchError    a state dict lacks, adds or reshapes an entry
@@ -65,6 +67,29 @@ class BoundError(RuleUsageError):
         super().__init__(
             f"{rule} with f={f} needs {bound}, that is at least {rows_min} workers, "
             f"but n={n}: wait for more workers or lower f"
+        )
+
+
+class SearchLimitError(RuleUsageError):
+    """An exact answer would take too long for this n and f. Take another rule."""
+
+
+class MassError(AggregationError):
+    """The heaviest f workers hold half of the voting mass or more.
+
+    Attributes:
+        rule: Name of the rule.
+        f: Faults to bear.
+        share: Of the mass that f workers can hold.
+    """
+
+    exit_code = 7
+
+    def __init__(self, rule: str, f: int, share: float) -> None:
+        self.rule, self.f, self.share = rule, f, share
+        super().__init__(
+            f"the heaviest f={f} workers hold {share:.0%} of the voting mass, and {rule} bears "
+            "less than half: lower the cap or f, or wait for more workers"
         )
 
 

@@ -95,6 +95,22 @@ def submission(rows: Input, workers: Sequence[str] | None) -> Submission:
     )
 
 
+def trusted_vector(reference: Tensor | Array, rows: Rows) -> Tensor:
+    """Read a vector that the caller vouches for as one more row, flat [d].
+
+    Raises:
+        ShapeError: It has not as many values as a row, or one that is not finite.
+    """
+    tensor = reference if isinstance(reference, Tensor) else _shared(reference)
+    vector = tensor.detach().reshape(-1)
+    if vector.numel() != rows.d or not vector.isfinite().all():
+        raise ShapeError(
+            f"the reference must hold {rows.d} finite values like a row, "
+            f"not {tensor.dtype} {tuple(tensor.shape)}"
+        )
+    return vector.to(rows.tensors[0])
+
+
 def _checked_ids(given: Sequence[object], workers: Sequence[str] | None) -> list[str]:
     if workers is None:
         return [str(i) for i in range(len(given))]

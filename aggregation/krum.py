@@ -6,8 +6,11 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from pliska.aggregation.distance_rule import Choice, DistanceRule
+from pliska.aggregation.distance_rule import DistanceRule
 from pliska.aggregation.errors import ParameterError
+from pliska.aggregation.geometry import Geometry
+from pliska.aggregation.points import Choice, mean_of
+from pliska.aggregation.setting import Setting
 
 Variant = Literal["blanchard", "kappa"]
 """How many neighbours count: the paper's n-f-2, or n-f-1 as in the kappa-robustness literature."""
@@ -46,14 +49,13 @@ class Krum(DistanceRule):
         """That of the variant."""
         return krum_bound(self.variant)
 
-    @property
-    def rows_min(self) -> int:
+    def rows_least(self, f: int) -> int:
         """The smallest n that satisfies `bound`."""
-        return krum_rows_min(self.f, self.variant)
+        return krum_rows_min(f, self.variant)
 
-    def choose(self, distances: Tensor, f: int) -> Choice:
+    def choose(self, geometry: Geometry, setting: Setting) -> Choice:
         """Give all weight to the row of least score."""
-        scores = krum_scores(distances, f, self.variant)
+        scores = krum_scores(geometry.between_rows, setting.f, self.variant)
         return keep_best(scores, 1)
 
 
@@ -96,11 +98,10 @@ def keep_best(scores: list[float], m: int) -> Choice:
     """Share the weight equally among the m rows of least score; the first of equals wins."""
     n = len(scores)
     ranking = sorted(range(n), key=lambda i: (scores[i], i))
-    kept = frozenset(ranking[:m])
     border = (scores[ranking[m - 1]] + scores[ranking[min(m, n - 1)]]) / 2
     ranks = {row: rank + 1 for rank, row in enumerate(ranking)}
     return Choice(
-        weights=[1 / m if i in kept else 0.0 for i in range(n)],
+        weights=mean_of(ranking[:m], n),
         margins=[_margin(scores[i], border) for i in range(n)],
         reasons=[
             f"Krum score {scores[i]:.4g}, rank {ranks[i]} of {n}; the best {m} are kept"

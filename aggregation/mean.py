@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pliska.aggregation.band_rule import BandRule
+from pliska.aggregation.coordinate_rule import BandRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +25,9 @@ class Mean(BandRule):
         """See the class."""
         return "n >= f + 1"
 
-    @property
-    def rows_min(self) -> int:
+    def rows_least(self, f: int) -> int:
         """One row beside the refused ones."""
-        return self.f + 1
+        return f + 1
 
     def band(self, n: int, f: int) -> range:
         """All ranks."""

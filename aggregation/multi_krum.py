@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from pliska.aggregation.aggregator import require_count
-from pliska.aggregation.distance_rule import Choice, DistanceRule
+from pliska.aggregation.distance_rule import DistanceRule
+from pliska.aggregation.geometry import Geometry
 from pliska.aggregation.krum import (
     Variant,
     keep_best,
@@ -15,6 +13,9 @@ from pliska.aggregation.krum import (
     krum_scores,
     require_variant,
 )
+from pliska.aggregation.parameters import require_count
+from pliska.aggregation.points import Choice
+from pliska.aggregation.setting import Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +55,13 @@ class MultiKrum(DistanceRule):
         chosen = "" if self.m is None else f" and n >= m + f (m = {self.m})"
         return krum_bound(self.variant) + chosen
 
-    @property
-    def rows_min(self) -> int:
+    def rows_least(self, f: int) -> int:
         """The smallest n that satisfies `bound`."""
-        return max(krum_rows_min(self.f, self.variant), (self.m or 0) + self.f)
+        return max(krum_rows_min(f, self.variant), (self.m or 0) + f)
 
-    def choose(self, distances: Tensor, f: int) -> Choice:
+    def choose(self, geometry: Geometry, setting: Setting) -> Choice:
         """Share the weight among the m best."""
-        n = len(distances)
+        n, f = geometry.n, setting.f
         default = n - f - 2 if self.variant == "blanchard" else n - f
-        scores = krum_scores(distances, f, self.variant)
+        scores = krum_scores(geometry.between_rows, f, self.variant)
         return keep_best(scores, default if self.m is None else self.m)

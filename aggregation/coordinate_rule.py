@@ -1,0 +1,56 @@
+"""Rules that treat every coordinate alone, and those that average a band of its ranks."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from pliska.aggregation.aggregator import Rule
+from pliska.aggregation.order_statistics import BandMean, band_mean
+from pliska.aggregation.points import Combination, Points
+from pliska.aggregation.rows import Rows
+from pliska.aggregation.setting import Setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinateRule(Rule):
+    """A rule that reads the rows once, block by block.
+
+    The report's margin is the row's share of the kept values relative to an
+    equal share, minus 1: 0 is ordinary, -1 never kept.
+    """
+
+    @abstractmethod
+    def reduce(self, rows: Rows, setting: Setting) -> BandMean:
+        """Reduce each column of the rows to one value."""
+
+    def combine(self, points: Points, setting: Setting) -> Combination:
+        """Reduce every column."""
+        return reduced(points, points.reduce(lambda rows: self.reduce(rows, setting)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandRule(CoordinateRule):
+    """A rule that averages a band of ranks in every coordinate."""
+
+    @abstractmethod
+    def band(self, n: int, f: int) -> range:
+        """Return the ranks (0 is the smallest) whose values are averaged."""
+
+    def reduce(self, rows: Rows, setting: Setting) -> BandMean:
+        """Average the band in every coordinate."""
+        return band_mean(rows, self.band(rows.n, setting.f))
+
+
+def reduced(points: Points, made: BandMean) -> Combination:
+    """Report on a reduction of all columns."""
+    total = sum(made.kept) or 1.0
+    weights = [kept / total for kept in made.kept]
+    return Combination(
+        vector=made.vector,
+        weights=weights,
+        distances=made.distances,
+        margins=[points.rows.n * weight - 1 for weight in weights],
+        reasons=[
+            f"within the kept range in {kept / points.rows.d:.0%} of the coordinates"
+            for kept in made.kept
+        ],
+    )

@@ -1,0 +1,195 @@
+"""What a rule combines: the rows, or points that pre-aggregators made of them.
+
+Pre-aggregators are affine maps, kept as a small matrix: a rule sees the
+geometry of the mapped points, and its weights are carried back to the rows, so
+that the mapped rows are never built whole. `Rule.aggregate` makes the points.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from pliska.aggregation.geometry import Geometry
+from pliska.aggregation.order_statistics import BandMean
+from pliska.aggregation.rows import Rows
+from pliska.aggregation.setting import Memory
+
+ORIGIN = "origin"
+"""Name of the landmark at zero: what lengths and angles of rows are measured from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a rule decided from the geometry alone.
+
+    Attributes:
+        weights: Weight of each point, and of each landmark after them where
+            one has weight; all sum to 1.
+        margins: How clearly it decided on each point (see `WorkerReport.margin`).
+        reasons: The decision on each point for people.
+    """
+
+    weights: Sequence[float]
+    margins: Sequence[float]
+    reasons: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What a pre-aggregator made of points.
+
+    Attributes:
+        matrix: Coefficients of the new points in the old ones and the
+            landmarks, float64 [m, p]; each row sums to 1.
+        places: For each old point the new one that stands for it in reports.
+    """
+
+    matrix: Tensor
+    places: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """What a rule made of the rows that passed the gate; all lists are in row order.
+
+    Attributes:
+        vector: The aggregate [d], in the rows' arithmetic dtype.
+        weights: Share of each row in it; they sum to 1, or are all zero.
+        distances: Squared distance of each row to it, measured columns only.
+        margins: How clearly the rule decided (see `WorkerReport.margin`).
+        reasons: The decision on each row for people.
+        memory: What the rule wants to be given in the next round.
+    """
+
+    vector: Tensor
+    weights: Sequence[float]
+    distances: Sequence[float]
+    margins: Sequence[float]
+    reasons: Sequence[str]
+    memory: Memory | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Rows and landmarks, and the affine map that pre-aggregators made of them.
+
+    Attributes:
+        rows: Finite, in canonical order; never mutated.
+        landmarks: Further vectors [d] to measure from or start at, by name.
+        matrix: The points in terms of rows and landmarks, float64 [m, p]; None
+            as long as the points are the rows.
+        places: For each row the point that stands for it in reports.
+        unmixed: The points before any pre-aggregator, if these are not they.
+    """
+
+    rows: Rows
+    landmarks: Mapping[str, Tensor]
+    matrix: Tensor | None = None
+    places: Sequence[int] = ()
+    unmixed: "Points | None" = None
+
+    @classmethod
+    def of(cls, rows: Rows, landmarks: Mapping[str, Tensor]) -> "Points":
+        """Take rows as they are; landmarks are brought to their dtype and device."""
+        given = {name: vector.to(rows.tensors[0]) for name, vector in landmarks.items()}
+        return cls(rows, given, places=range(rows.n))
+
+    @property
+    def n(self) -> int:
+        """Number of points, landmarks left out."""
+        return self.rows.n if self.matrix is None else len(self.matrix)
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Where the points lie; measured once, when it is first asked for."""
+        if self.matrix is None or self.unmixed is None:
+            return Geometry.of(self._all, tuple(self.landmarks))
+        return self.unmixed.geometry.mixed(self.matrix)
+
+    def mixed(self, mixture: Mixture) -> "Points":
+        """Return the points that a pre-aggregator made of these."""
+        return replace(
+            self,
+            matrix=self._to_rows(mixture.matrix),
+            places=[mixture.places[place] for place in self.places],
+            unmixed=self.unmixed or self,
+        )
+
+    def combine(self, choice: Choice) -> Combination:
+        """Carry the weights back to the rows and form one weighted sum of those that have any."""
+        weights = torch.zeros(self.n + len(self.landmarks), dtype=torch.float64)
+        weights[: len(choice.weights)] = torch.tensor(choice.weights, dtype=torch.float64)
+        weights = self._to_rows(weights[None])[0]
+        geometry = (self.unmixed or self).geometry
+        distances = geometry.seen_from(geometry.medoid).squared_distances_to(weights)
+        if ORIGIN in geometry.landmarks:
+            weights[geometry.landmarks[ORIGIN]] = 0.0  # it adds zero: do not read it
+        return Combination(
+            vector=self._all.weighted_sum(weights.tolist()),
+            weights=shares(weights[: self.rows.n]),
+            distances=distances[: self.rows.n].tolist(),
+            margins=[choice.margins[place] for place in self.places],
+            reasons=[choice.reasons[place] for place in self.places],
+        )
+
+    def reduce(self, reduction: Callable[[Rows], BandMean]) -> BandMean:
+        """Apply a coordinate-wise reduction to the points, block by block where they are mixed.
+
+        Args:
+            reduction: Treats every column alone; `kept` is of the points.
+
+        Returns:
+            The vector, and `kept` and `distances` of the rows.
+        """
+        if self.matrix is None:
+            return reduction(self.rows)
+        vector = self.rows.tensors[0].new_empty(self.rows.d, dtype=self.rows.dtype)
+        kept = torch.zeros(self.n, dtype=torch.float64)
+        distances = torch.zeros(self.rows.n, dtype=torch.float64)
+        matrix = self.matrix.to(vector.device)
+        for columns in self.rows.spans(self.rows.d):
+            block = self._all.block(columns).to(torch.float64)
+            measured = max(0, min(self.rows.measured - columns.start, block.shape[1]))
+            mixed = (matrix @ block).to(self.rows.dtype)
+            made = reduction(Rows(tuple(mixed), measured))
+            vector[columns] = made.vector
+            kept += torch.tensor(made.kept, dtype=torch.float64)
+            gaps = block[: self.rows.n, :measured] - made.vector[:measured].to(torch.float64)
+            distances += gaps.square().sum(dim=1).cpu()
+        of_rows = kept @ self.matrix[:, : self.rows.n]
+        return BandMean(vector, of_rows.tolist(), distances.tolist())
+
+    def columns(self, positions: Tensor) -> Tensor:
+        """Return these columns of the points, float64 [n, len(positions)] on the CPU."""
+        block = torch.stack([row[positions] for row in self._all.tensors]).to(torch.float64).cpu()
+        return block[: self.n] if self.matrix is None else self.matrix @ block
+
+    @property
+    def _all(self) -> Rows:
+        """Rows and landmarks as rows."""
+        return Rows((*self.rows.tensors, *self.landmarks.values()), self.rows.measured)
+
+    def _to_rows(self, weights: Tensor) -> Tensor:
+        """Turn coefficients [k, n + landmarks] in the points into ones in rows and landmarks."""
+        if self.matrix is None:
+            return weights
+        whole = weights[:, : self.n] @ self.matrix
+        whole[:, self.rows.n :] += weights[:, self.n :]
+        return whole
+
+
+def shares(weights: Tensor) -> list[float]:
+    """Return the weights [n] divided by their sum; zeros if they are all zero."""
+    total = weights.sum()
+    portions: list[float] = (weights / total if total > 0 else torch.zeros_like(weights)).tolist()
+    return portions
+
+
+def mean_of(chosen: Sequence[int], n: int) -> list[float]:
+    """Return weights of n points that make the mean of the chosen ones."""
+    weight = 1 / len(chosen)
+    kept = frozenset(chosen)
+    return [weight if i in kept else 0.0 for i in range(n)]
