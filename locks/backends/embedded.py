@@ -21,7 +21,7 @@ from pliska.locks.backends.base import (
     Revision,
 )
 from pliska.locks.backends.embedded_database import Database
-from pliska.locks.backends.embedded_watch import ChangeWatcher, end_dead_sessions
+from pliska.locks.backends.embedded_watch import ChangeWatcher
 from pliska.locks.backends.host import refuse_network_filesystem
 from pliska.locks.backends.keys import check_key, check_operations
 from pliska.locks.backends.lock_file import SESSION_BYTE_MAX, SESSION_BYTE_MIN
@@ -135,7 +135,7 @@ class EmbeddedBackend(TransactionalBackend):
             or self._database.lock_file.is_abandoned(int(id_, 16))
         ]
         if dead:
-            end_dead_sessions(self._database, dead, timeout_s)
+            self._database.end_dead_sessions(dead, timeout_s)
             self._watcher.nudge()
         return bool(dead)
 

@@ -9,6 +9,7 @@ waiter first registers and then looks at what has happened already.
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable
 
 from pliska.locks.backends.base import Revision
@@ -122,10 +123,10 @@ class ChangeWatcher:
             poll.end_dead_sessions()
         except LockError as error:
             # Whoever waits reads again and meets the error itself.
-            _log.warning("watching the embedded store failed: reason=%s", error)
+            poll.report(error)
             self._notify_all()
             if not self._is_closed:
-                threading.Event().wait(FAULT_PAUSE_S)
+                time.sleep(FAULT_PAUSE_S)
 
     def _notify(self, paths: Iterable[str] | None) -> None:
         if paths is None:
@@ -154,6 +155,13 @@ class _Poll:
         self._ends_s: dict[str, float] = {}
         self._last_change_s = 0.0
         self._next_crash_check_s = 0.0
+        self._fault = ""
+
+    def report(self, fault: LockError) -> None:
+        """Log a fault, once for as long as it lasts."""
+        if str(fault) != self._fault:
+            self._fault = str(fault)
+            _log.warning("watching the embedded store failed: reason=%s", fault)
 
     @property
     def pause_s(self) -> float:
@@ -167,9 +175,10 @@ class _Poll:
             (data_version,) = self._connection.execute("PRAGMA data_version").fetchone()
             if data_version == self._data_version:
                 return ()
+            paths = self._read_changes()
             self._data_version = data_version
             self._last_change_s = self._database.clock.now_s()
-            return self._read_changes()
+            return paths
 
     def _read_changes(self) -> Iterable[str] | None:
         self._connection.execute("BEGIN")
@@ -204,13 +213,4 @@ class _Poll:
             if ends_s <= now_s or is_abandoned(int(id_, 16))
         ]
         if dead:
-            end_dead_sessions(self._database, dead, REAP_TIMEOUT_S)
-
-
-def end_dead_sessions(database: Database, suspects: Iterable[str], timeout_s: float) -> None:
-    """End those of `suspects` whose process died; `writing` ends those whose lease ran out."""
-    is_abandoned = database.lock_file.is_abandoned
-    with database.writing(timeout_s) as table:
-        table.end_sessions(
-            [id_ for id_ in suspects if not table.has_session(id_) or is_abandoned(int(id_, 16))]
-        )
+            self._database.end_dead_sessions(dead, REAP_TIMEOUT_S)

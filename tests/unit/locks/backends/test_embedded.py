@@ -20,8 +20,9 @@ from pliska.locks import (
     connect,
 )
 from pliska.locks.backends import host
-from pliska.locks.backends.embedded_database import CHANGES_KEPT, REVISIONS_RESERVED, Database
+from pliska.locks.backends.embedded_database import Database
 from pliska.locks.backends.embedded_schema import APPLICATION_ID, WAL_BYTES_MAX, WAL_PAGES
+from pliska.locks.backends.embedded_table import CHANGES_KEPT, REVISIONS_RESERVED
 from pliska.locks.backends.host import HostClock
 
 Open = Callable[[], Backend]
