@@ -1,0 +1,13 @@
+"""What every test may use: the services of `tests/services`."""
+
+from services.fixtures import (  # noqa: F401 - pytest finds fixtures and hooks by name here
+    consul,
+    consul_binary,
+    consul_servers,
+    own_consul,
+    own_zookeeper,
+    pytest_runtest_makereport,
+    zookeeper,
+    zookeeper_ensemble,
+    zookeeper_jars,
+)

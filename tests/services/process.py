@@ -1,0 +1,112 @@
+"""One server process of a test: started, killed, frozen, and never left behind.
+
+It dies with the test run, however that ends: the kernel kills it when the
+thread that started it is gone. Knows nothing of what the server does.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+START_TIMEOUT_S = 60.0
+"""Generous: a Java virtual machine on a busy machine with two cores."""
+STOP_TIMEOUT_S = 10.0
+TAIL_BYTES = 6_000
+
+_prctl = ctypes.CDLL(None).prctl
+
+
+class ServiceFailedError(Exception):
+    """A server did not start, or ended by itself."""
+
+
+class ServiceProcess:
+    """A server that a test may treat badly. Starts when it is made."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], directory: Path, is_ready: Callable[[], bool]
+    ) -> None:
+        """Prepare and start.
+
+        Args:
+            name: What messages call it.
+            command: Program and arguments.
+            directory: Working directory; the log goes to `server.log` in it.
+            is_ready: Whether the server answers.
+        """
+        self.name = name
+        self.log = directory / "server.log"
+        self._command = list(command)
+        self._directory = directory
+        self._is_ready = is_ready
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start without waiting for it to answer."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self._directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+            )
+
+    def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until it answers; raise with the end of its log when it does not."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self._is_ready():
+            ended = self._process.poll()
+            if ended is not None:
+                raise ServiceFailedError(f"{self.name} ended with code {ended}:\n{self.tail()}")
+            if time.monotonic() > deadline_s:
+                raise ServiceFailedError(f"{self.name} does not answer:\n{self.tail()}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL, frozen or not; harmless when it is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+        self._process.wait(STOP_TIMEOUT_S)
+
+    def restart(self) -> None:
+        """Kill it and start it on the same data and ports."""
+        self.kill()
+        self.start()
+        self.wait_until_ready()
+
+    def freeze(self) -> None:
+        """Stop it with SIGSTOP: connections stay open and nothing answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def tail(self) -> str:
+        """The end of its log."""
+        with self.log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
+            return log.read().decode(errors="replace")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on, all different."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
