@@ -1,23 +1,52 @@
-"""Rules by the name that a job file gives them.
+"""Rules and pre-aggregators by the name that a job file gives them.
 
-The only place that knows all rules; a new rule is a file of its own and one
+The only place that knows all of them; a new one is a file of its own and one
 line here.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from pliska.aggregation.aggregator import Rule
+from pliska.aggregation.bucketing import Bucketing
+from pliska.aggregation.bulyan import Bulyan, MultiBulyan
+from pliska.aggregation.centered_clipping import CenteredClipping
+from pliska.aggregation.clipping import ARC, Clipping
 from pliska.aggregation.coordinate_median import CoordinateMedian
 from pliska.aggregation.errors import ParameterError, UnknownNameError, suggestion
+from pliska.aggregation.geometric_median import GeometricMedian
 from pliska.aggregation.krum import Krum
+from pliska.aggregation.mda import MDA
+from pliska.aggregation.meamed import MeaMed
 from pliska.aggregation.mean import Mean
 from pliska.aggregation.multi_krum import MultiKrum
+from pliska.aggregation.nnm import NNM
+from pliska.aggregation.preaggregation import Chain, PreAggregator
 from pliska.aggregation.trimmed_mean import TrimmedMean
 
 RULES: dict[str, type[Rule]] = {
-    rule.name: rule for rule in (Mean, CoordinateMedian, TrimmedMean, Krum, MultiKrum)
+    rule.name: rule
+    for rule in (
+        Mean,
+        CoordinateMedian,
+        TrimmedMean,
+        MeaMed,
+        Krum,
+        MultiKrum,
+        Bulyan,
+        MultiBulyan,
+        GeometricMedian,
+        CenteredClipping,
+        MDA,
+    )
 }
+
+PRE_AGGREGATORS: dict[str, type[PreAggregator]] = {
+    pre.name: pre for pre in (NNM, Bucketing, Clipping, ARC)
+}
+
+T = TypeVar("T", bound=Rule | PreAggregator)
 
 
 def rule_names() -> tuple[str, ...]:
@@ -25,20 +54,53 @@ def rule_names() -> tuple[str, ...]:
     return tuple(RULES)
 
 
-def rule_named(name: str, **parameters: Any) -> Rule:
+def pre_names() -> tuple[str, ...]:
+    """Return the names that `pre` of `rule_named` knows."""
+    return tuple(PRE_AGGREGATORS)
+
+
+def rule_named(name: str, *, pre: object = (), **parameters: Any) -> Rule:
     """Return the rule with this name and these parameters.
 
-    Example: `rule_named("multi-krum", f=2)`. Whether n workers are enough is
-    for `Rule.check(n)` to say.
+    Example: `rule_named("multi-krum", f=2, pre=["nnm"])`. Whether n workers are
+    enough is for `Rule.check(n)` to say.
+
+    Args:
+        name: One of `rule_names()`.
+        pre: What comes before the rule, in order: a list of names, or of
+            tables with a `name` and parameters, such as
+            `{"name": "bucketing", "s": 2}`.
+        **parameters: Of the rule.
 
     Raises:
-        UnknownNameError: There is no such rule.
+        UnknownNameError: There is no such rule or pre-aggregator.
         ParameterError: A parameter is unknown, missing or has an impossible value.
     """
-    if name not in RULES:
-        raise UnknownNameError("rule", name, rule_names())
-    rule = RULES[name]
-    known = {field.name: field for field in fields(rule)}
+    rule = _made("rule", RULES, name, parameters)
+    return rule.after(Chain(tuple(_pre_aggregators(pre))))
+
+
+def _pre_aggregators(entries: object) -> list[PreAggregator]:
+    if isinstance(entries, str) or not isinstance(entries, Sequence):
+        raise ParameterError(f'pre must be a list such as ["nnm"], not {entries!r}')
+    made = []
+    for entry in entries:
+        table = {"name": entry} if isinstance(entry, str) else entry
+        name = table.get("name") if isinstance(table, Mapping) else None
+        if not isinstance(name, str):
+            raise ParameterError(
+                f"each entry of pre must be a name or a table with a name, not {entry!r}"
+            )
+        parameters = {key: value for key, value in table.items() if key != "name"}
+        made.append(_made("pre-aggregator", PRE_AGGREGATORS, name, parameters))
+    return made
+
+
+def _made(kind: str, catalog: Mapping[str, type[T]], name: str, parameters: dict[str, Any]) -> T:
+    if name not in catalog:
+        raise UnknownNameError(kind, name, tuple(catalog))
+    made = catalog[name]
+    known = {field.name: field for field in fields(made) if field.name != "pre"}
     for parameter in parameters:
         if parameter not in known:
             raise ParameterError(
@@ -47,4 +109,4 @@ def rule_named(name: str, **parameters: Any) -> Rule:
     for parameter, field in known.items():
         if field.default is MISSING and parameter not in parameters:
             raise ParameterError(f"{name} needs a value for {parameter!r}")
-    return rule(**parameters)
+    return made(**parameters)
