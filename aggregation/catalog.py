@@ -11,18 +11,26 @@ from typing import Any, TypeVar
 from pliska.aggregation.aggregator import Rule
 from pliska.aggregation.bucketing import Bucketing
 from pliska.aggregation.bulyan import Bulyan, MultiBulyan
+from pliska.aggregation.caf import CAF
 from pliska.aggregation.centered_clipping import CenteredClipping
+from pliska.aggregation.cge import CGE
 from pliska.aggregation.clipping import ARC, Clipping
 from pliska.aggregation.coordinate_median import CoordinateMedian
+from pliska.aggregation.dnc import DnC
 from pliska.aggregation.errors import ParameterError, UnknownNameError, suggestion
+from pliska.aggregation.fltrust import FLTrust
+from pliska.aggregation.foolsgold import FoolsGold
 from pliska.aggregation.geometric_median import GeometricMedian
 from pliska.aggregation.krum import Krum
 from pliska.aggregation.mda import MDA
 from pliska.aggregation.meamed import MeaMed
 from pliska.aggregation.mean import Mean
+from pliska.aggregation.monna import MoNNA
 from pliska.aggregation.multi_krum import MultiKrum
 from pliska.aggregation.nnm import NNM
 from pliska.aggregation.preaggregation import Chain, PreAggregator
+from pliska.aggregation.sign_vote import SignVote
+from pliska.aggregation.smea import SMEA
 from pliska.aggregation.trimmed_mean import TrimmedMean
 
 RULES: dict[str, type[Rule]] = {
@@ -39,6 +47,14 @@ RULES: dict[str, type[Rule]] = {
         GeometricMedian,
         CenteredClipping,
         MDA,
+        SMEA,
+        CAF,
+        MoNNA,
+        CGE,
+        DnC,
+        FLTrust,
+        FoolsGold,
+        SignVote,
     )
 }
 

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pliska.aggregation.coordinate_rule import BandRule
+from pliska.aggregation.order_statistics import BandMean
+from pliska.aggregation.rows import Rows
+from pliska.aggregation.setting import Setting
+from pliska.aggregation.weighted_band import mass_median
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +21,7 @@ class CoordinateMedian(BandRule):
     """
 
     name: ClassVar[str] = "coordinate-median"
+    uses: ClassVar[frozenset[str]] = frozenset({"masses"})
 
     @property
     def bound(self) -> str:
@@ -31,3 +36,9 @@ class CoordinateMedian(BandRule):
         """The middle rank, or the two middle ones."""
         del f
         return range((n - 1) // 2, n // 2 + 1)
+
+    def reduce(self, rows: Rows, setting: Setting) -> BandMean:
+        """Take the middle rank, or the value at half of the voting mass."""
+        if setting.masses is None:
+            return super().reduce(rows, setting)
+        return mass_median(rows, setting.masses)

@@ -4,6 +4,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pliska.aggregation.coordinate_rule import BandRule
+from pliska.aggregation.order_statistics import BandMean
+from pliska.aggregation.rows import Rows
+from pliska.aggregation.setting import Setting
+from pliska.aggregation.weighted_band import mass_trimmed_mean
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +21,7 @@ class Mean(BandRule):
     """
 
     name: ClassVar[str] = "mean"
+    uses: ClassVar[frozenset[str]] = frozenset({"masses"})
 
     f: int = 0
 
@@ -33,3 +38,9 @@ class Mean(BandRule):
         """All ranks."""
         del f
         return range(n)
+
+    def reduce(self, rows: Rows, setting: Setting) -> BandMean:
+        """Average, by voting mass if there is any."""
+        if setting.masses is None:
+            return super().reduce(rows, setting)
+        return mass_trimmed_mean(rows, setting.masses, 0.0)

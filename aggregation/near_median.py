@@ -1,7 +1,9 @@
 """The mean of the values nearest the median, in each coordinate: one kernel for several rules."""
 
 import torch
+from torch import Tensor
 
+from pliska.aggregation.column_blocks import reduce_columns
 from pliska.aggregation.order_statistics import BandMean, band_mean
 from pliska.aggregation.rows import Rows
 
@@ -20,25 +22,26 @@ def near_median_mean(rows: Rows, keep: int) -> BandMean:
     """
     if keep == rows.n:
         return band_mean(rows, range(rows.n))
-    vector = rows.tensors[0].new_empty(rows.d, dtype=rows.dtype)
-    kept = torch.zeros(rows.n, dtype=torch.float64, device=vector.device)
-    distances = torch.zeros_like(kept)
-    middle = range((rows.n - 1) // 2, rows.n // 2 + 1)
-    for columns in rows.spans(rows.d):
-        block = rows.block(columns).to(torch.float64)
-        median = band_mean(Rows(tuple(block), 0), middle).vector
-        deviations = (block - median).abs()
-        border = band_mean(Rows(tuple(deviations), 0), range(keep - 1, keep)).vector
-        room = keep - (deviations < border).sum(dim=0)
-        total = torch.zeros_like(median)
-        for i, deviation in enumerate(deviations):
-            tied = (deviation == border) & (room > 0)
-            taken = tied | (deviation < border)
-            room -= tied.long()
-            total += torch.where(taken, block[i], 0.0)
-            kept[i] += taken.sum()
-        vector[columns] = total / keep
-        measured = max(0, min(rows.measured - columns.start, block.shape[1]))
-        gaps = block[:, :measured] - vector[columns][:measured].to(torch.float64)
-        distances += gaps.square().sum(dim=1)
-    return BandMean(vector, kept.tolist(), distances.tolist())
+    return reduce_columns(rows, lambda block: _nearest(block, keep))
+
+
+def _nearest(block: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    n = len(block)
+    median = _ranks(block, range((n - 1) // 2, n // 2 + 1))
+    deviations = (block - median).abs()
+    border = _ranks(deviations, range(keep - 1, keep))
+    nearer = deviations < border
+    room = keep - nearer.sum(dim=0)
+    total = torch.where(nearer, block, 0.0).sum(dim=0)
+    kept = nearer.sum(dim=1)
+    for i in range(n):
+        tied = (deviations[i] == border) & (room > 0)
+        room -= tied.long()
+        total += torch.where(tied, block[i], 0.0)
+        kept[i] += tied.sum()
+    return total / keep, kept
+
+
+def _ranks(block: Tensor, band: range) -> Tensor:
+    """Return the mean of these ranks in each column of the block."""
+    return band_mean(Rows(tuple(block), 0), band).vector
