@@ -82,9 +82,7 @@ class Function:
     def prefetch(self, pointer: Value, locality: int) -> None:
         """Ask for the cache line of `pointer`; 3 is the nearest cache."""
         self._declarations[PREFETCH] = None
-        self.effect(
-            f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {locality}, i32 1)"
-        )
+        self.effect(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 {locality}, i32 1)")
 
     def add(self, a: Value, b: Value | int) -> Value:
         """Add two i64."""

@@ -12,11 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pliska.aggregation.engine.assembly import Function, Lanes, Value, float_literal
+from pliska.aggregation.engine.blocks import LANES
 from pliska.aggregation.engine.elements import Element
 from pliska.aggregation.engine.networks import Exchange, Network, band_network, sorting_network
-
-LANES = 16
-"""Columns come in multiples of this, and statistics are kept in so many lanes, on every CPU."""
 
 PADDING = 16
 """Extra float32 in a scratch row: rows of equal size would all fall into the same cache sets."""
@@ -188,9 +186,19 @@ class _BandKernel:
         result = f.value(f"fptrunc {self._wide} {mean} to {self._kind}")
         f.store(self._kind, result, f.at("%out", at, "float"), 4)
         if not self._selection.is_whole:
-            for row, choose in enumerate((f.minimum, f.maximum)):
-                end = self._tree(kept, lambda x: x, lambda a, b, c=choose: c(self._kind, a, b))
-                f.store(self._kind, end, f.at(self._scratch(row), within, "float"), 4)
+            self._store_end(kept, f.minimum, self._scratch(0), within)
+            self._store_end(kept, f.maximum, self._scratch(1), within)
+
+    def _store_end(
+        self,
+        kept: list[Value],
+        choose: Callable[[Lanes, Value, Value], Value],
+        row: Value,
+        within: Value,
+    ) -> None:
+        """Store one end of the kept range."""
+        end = self._tree(kept, lambda value: value, lambda a, b: choose(self._kind, a, b))
+        self._f.store(self._kind, end, self._f.at(row, within, "float"), 4)
 
     def _nearest(self, ordered: list[Value], count: int) -> list[Value]:
         """Return the `count` values nearest to the median of the `ordered` ones.
@@ -283,9 +291,7 @@ class _Report:
             ]
             after: list[Value] = []
             for i, pointer in enumerate(pointers):
-                value = self._element.load(
-                    f, self._kind, f.at(pointer, at, self._element.memory)
-                )
+                value = self._element.load(f, self._kind, f.at(pointer, at, self._element.memory))
                 before = sums[i * len(kinds) : (i + 1) * len(kinds)]
                 after += self._look(value, result, ends, before)
             return after

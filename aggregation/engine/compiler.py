@@ -10,12 +10,13 @@ import logging
 import platform
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pliska.aggregation.engine.elements import ELEMENTS, Element
 from pliska.aggregation.engine.object_cache import ObjectCache, default_cache
@@ -42,7 +43,7 @@ class Host:
         lanes: float32 values in one vector register.
         registers: Number of vector registers.
         version: Of llvmlite and the LLVM in it.
-        widens_half: Whether it converts float16 by itself.
+        half: Whether it widens float16 by itself.
     """
 
     cpu: str
@@ -50,13 +51,24 @@ class Host:
     lanes: int
     registers: int
     version: str
-    widens_half: bool
+    half: bool
 
-    def element(self, dtype: torch.dtype) -> Element | None:
-        """Return how rows of `dtype` are read, or None if kernels cannot."""
-        if dtype == torch.float16 and not self.widens_half:
-            return None
-        return ELEMENTS.get(dtype)
+    @property
+    def elements(self) -> dict[torch.dtype, Element]:
+        """What kernels on this CPU can read, by dtype."""
+        return {
+            dtype: element
+            for dtype, element in ELEMENTS.items()
+            if self.half or dtype != torch.float16
+        }
+
+
+def host_for(rows: Sequence[Tensor]) -> Host | None:
+    """Return this machine's CPU if kernels on it can read these rows."""
+    if rows[0].device.type != "cpu" or rows[0].dtype not in ELEMENTS:
+        return None
+    found = host()
+    return found if found is not None and rows[0].dtype in found.elements else None
 
 
 @lru_cache(maxsize=1)
@@ -66,20 +78,18 @@ def host() -> Host | None:
         import llvmlite
         from llvmlite import binding
     except ImportError:
-        logger.info(
-            "llvmlite is not installed: rules run on torch alone, several times slower"
-        )
+        logger.info("llvmlite is not installed: rules run on torch alone, several times slower")
         return None
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     found = binding.get_host_cpu_features()
     machine = platform.machine().lower()
     if machine in {"aarch64", "arm64"}:
-        lanes, registers, widens_half = 4, 32, True
+        lanes, registers, half = 4, 32, True
     elif found.get("avx512f") and found.get("avx512vl") and found.get("fma"):
-        lanes, registers, widens_half = 16, 32, True
+        lanes, registers, half = 16, 32, True
     elif found.get("avx2") and found.get("fma"):
-        lanes, registers, widens_half = 8, 16, bool(found.get("f16c"))
+        lanes, registers, half = 8, 16, bool(found.get("f16c"))
     else:
         logger.info("no kernels for this CPU: rules run on torch alone: machine=%s", machine)
         return None
@@ -89,7 +99,7 @@ def host() -> Host | None:
         lanes=lanes,
         registers=registers,
         version=f"{llvmlite.__version__} {binding.llvm_version_info}",
-        widens_half=widens_half,
+        half=half,
     )
 
 
@@ -146,7 +156,7 @@ def _linked(target: Host, symbol: str, code: bytes) -> int:
     return address
 
 
-def _machine(target: Host) -> Any:  # noqa: ANN401 - llvmlite is untyped
+def _machine(target: Host) -> Any:
     from llvmlite import binding
 
     return binding.Target.from_default_triple().create_target_machine(

@@ -8,6 +8,7 @@ for every band of ranks and the one with fewer minima and maxima is taken.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 GROUP_MAX = 16
 """Values sorted together before anything is merged: as many as stay in vector registers.
@@ -132,7 +133,7 @@ def _two_sorted_lists(n: int) -> tuple[list[Part], list[Pair], tuple[list[int], 
     """
     count = -(-n // GROUP_MAX)
     bounds = [n * i // count for i in range(count + 1)]
-    groups = [list(range(a, b)) for a, b in zip(bounds, bounds[1:], strict=False)]
+    groups = [list(range(a, b)) for a, b in pairwise(bounds)]
     if count == 1:
         halves = (groups[0][: (n + 1) // 2], groups[0][(n + 1) // 2 :])
         pairs: list[Pair] = []

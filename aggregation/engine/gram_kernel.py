@@ -1,0 +1,235 @@
+"""The kernel of the distance rules: inner products of all rows, in one read.
+
+Columns are taken in blocks. A block is packed first: widened to float32, less
+the centre, its squared lengths added up (so the gate needs no pass of its own),
+the same columns of the next block asked for. Then small tiles of products are
+formed in vector registers, the upper half of the matrix only. Within a block
+sums are float32; blocks are added in float64. n is an argument, so one kernel
+per dtype serves all. `grams` calls this.
+"""
+
+from dataclasses import dataclass
+
+from pliska.aggregation.engine.assembly import Function, Lanes, Value
+from pliska.aggregation.engine.blocks import LANES
+from pliska.aggregation.engine.elements import Element
+
+PADDING = 16
+"""Extra float32 in a packed row: rows of equal size would all fall into the same cache sets."""
+
+ARGUMENTS = {
+    "rows": "ptr",
+    "n": "i64",
+    "fresh": "i64",
+    "start": "i64",
+    "stop": "i64",
+    "centre": "ptr",
+    "packed": "ptr",
+    "tiles": "ptr",
+    "lengths": "ptr",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GramTiling:
+    """How the kernel is laid out for a CPU.
+
+    Attributes:
+        lanes: float32 lanes of a vector register.
+        height: Rows of a tile of products.
+        breadth: Columns of a tile of products; with `height` rows they fill
+            the registers.
+        block: Columns packed at once, which bounds how many products are
+            added in float32.
+    """
+
+    lanes: int
+    height: int
+    breadth: int
+    block: int
+
+    @property
+    def stride(self) -> int:
+        """float32 values from one packed row to the next."""
+        return self.block + PADDING
+
+    @property
+    def tile_sums(self) -> int:
+        """float64 values that hold one tile."""
+        return -(-self.height * self.breadth // self.lanes) * self.lanes
+
+    def rows_tiled(self, n: int) -> int:
+        """Return the rows that tiles of n rows reach over; the kernel takes those above n as zero.
+
+        The table of rows must have as many pointers, to any readable memory.
+        """
+        return max(_up(n, self.height), _up(n, self.breadth))
+
+    def packed_floats(self, n: int) -> int:
+        """Return the float32 values of zeroed scratch memory that a call needs."""
+        return (self.rows_tiled(n) + 1) * self.stride
+
+    def tiles(self, n: int, fresh: int) -> list[tuple[int, int]]:
+        """Return the (first row, first column) of every tile, in the order of the kernel."""
+        return [
+            (i, j)
+            for i in range(0, fresh, self.height)
+            for j in range(i // self.breadth * self.breadth, n, self.breadth)
+        ]
+
+
+def gram_tiling(lanes: int, registers: int) -> GramTiling:
+    """Return the layout for a CPU with so many vector registers of so many float32 lanes."""
+    height, breadth = (4, 4) if registers > 16 else (4, 3)
+    return GramTiling(lanes, height, breadth, block=32 * lanes)
+
+
+def gram_assembly(name: str, element: Element, tiling: GramTiling) -> str:
+    """Return the kernel as LLVM assembly; its arguments are `ARGUMENTS`.
+
+    Adds to tiles (double[tile][tile_sums], in the order of `GramTiling.tiles`)
+    the products of the first `fresh` rows with all later ones and themselves,
+    and to lengths (double[n][LANES]) the squares. centre is one more row, or
+    null for none. stop - start is a multiple of `LANES`.
+    """
+    return _GramKernel(name, element, tiling).text()
+
+
+def _up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+class _GramKernel:
+    def __init__(self, name: str, element: Element, tiling: GramTiling) -> None:
+        self._element = element
+        self._tiling = tiling
+        self._kind = Lanes(tiling.lanes, "float")
+        self._wide = self._kind.of("double")
+        self._f = Function(name, ARGUMENTS)
+
+    def text(self) -> str:
+        self._f.loop("%start", "%stop", self._tiling.block, self._block)
+        return self._f.text()
+
+    def _block(self, first: Value, _: list[Value]) -> list[Value]:
+        f, tiling = self._f, self._tiling
+        end = f.minimum_index(f.add(first, tiling.block), "%stop")
+        width = f.value(f"sub i64 {end}, {first}")
+        self._pack_centre(first, width)
+        f.loop(0, "%n", 1, lambda row, _: self._pack(row, first, width))
+        f.loop(
+            0,
+            "%fresh",
+            tiling.height,
+            lambda row, tile: [self._tile_row(row, tile[0], first, width)],
+            [("i64", "0")],
+        )
+        return []
+
+    def _packed(self, row: Value) -> Value:
+        """Return where row `row` is packed; -1 is the centre."""
+        place = self._f.multiply(self._f.add(row, 1), self._tiling.stride)
+        return self._f.at("%packed", place, "float")
+
+    def _pack_centre(self, first: Value, width: Value) -> None:
+        """Widen the centre's columns; without a centre the memory stays zero."""
+        f = self._f
+        given = f.value("icmp ne ptr %centre, null")
+        columns = f.value(f"select i1 {given}, i64 {width}, i64 0")
+        source = f.at("%centre", first, self._element.memory)
+        target = self._packed("-1")
+
+        def column(at: Value, _: list[Value]) -> list[Value]:
+            value = self._element.load(f, self._kind, f.at(source, at, self._element.memory))
+            f.store(self._kind, value, f.at(target, at, "float"), 4)
+            return []
+
+        f.loop(0, columns, self._tiling.lanes, column)
+
+    def _pack(self, row: Value, first: Value, width: Value) -> list[Value]:
+        f = self._f
+        source = f.at(f.pointer_at("%rows", row), first, self._element.memory)
+        centre, target = self._packed("-1"), self._packed(row)
+
+        def column(at: Value, square: list[Value]) -> list[Value]:
+            value = self._element.load(f, self._kind, f.at(source, at, self._element.memory))
+            middle = f.load(self._kind, f.at(centre, at, "float"), 4)
+            moved = f.value(f"fsub {self._kind} {value}, {middle}")
+            f.store(self._kind, moved, f.at(target, at, "float"), 4)
+            return [f.fma(self._kind, value, value, square[0])]
+
+        start = [(self._kind, self._kind.zero)]
+        square = f.loop(0, width, self._tiling.lanes, column, start)[0]
+        offset = f.multiply(row, LANES)
+        self._add(square, f.at("%lengths", offset, "double"))
+        return []
+
+    def _tile_row(self, row: Value, tile: Value, first: Value, width: Value) -> Value:
+        """Form the tiles right of the diagonal; return the number of the tile after them.
+
+        The first of them asks for the same rows of the next block: spread over
+        the block like this, reading is hidden behind arithmetic.
+        """
+        f, tiling = self._f, self._tiling
+        start = f.multiply(f.value(f"udiv i64 {row}, {tiling.breadth}"), tiling.breadth)
+        following = f.add(first, tiling.block)
+        ahead = [
+            f.at(f.pointer_at("%rows", f.add(row, i)), following, self._element.memory)
+            for i in range(tiling.height)
+        ]
+        after = self._tile(row, start, tile, width, ahead)
+        return f.loop(
+            f.add(start, tiling.breadth),
+            "%n",
+            tiling.breadth,
+            lambda column, tile: [self._tile(row, column, tile[0], width, [])],
+            [("i64", after)],
+        )[0]
+
+    def _tile(
+        self, row: Value, column: Value, tile: Value, width: Value, ahead: list[Value]
+    ) -> Value:
+        f, tiling = self._f, self._tiling
+        left = [self._packed(f.add(row, i)) for i in range(tiling.height)]
+        right = [self._packed(f.add(column, j)) for j in range(tiling.breadth)]
+
+        def step(at: Value, sums: list[Value]) -> list[Value]:
+            for row_ahead in ahead:
+                f.prefetch(f.at(row_ahead, at, self._element.memory), 2)
+            a = [f.load(self._kind, f.at(pointer, at, "float"), 4) for pointer in left]
+            b = [f.load(self._kind, f.at(pointer, at, "float"), 4) for pointer in right]
+            pairs = [(x, y) for x in a for y in b]
+            return [
+                f.fma(self._kind, x, y, total) for (x, y), total in zip(pairs, sums, strict=True)
+            ]
+
+        zeros = [(self._kind, self._kind.zero)] * (tiling.height * tiling.breadth)
+        sums = f.loop(0, width, tiling.lanes, step, zeros)
+        offset = f.multiply(tile, tiling.tile_sums)
+        for i, lanes in enumerate(self._across(sums)):
+            self._add(lanes, f.at("%tiles", f.add(offset, i * tiling.lanes), "double"))
+        return f.add(tile, 1)
+
+    def _across(self, sums: list[Value]) -> list[Value]:
+        """Return vectors whose lanes, one after the other, are the sums across each of `sums`."""
+        f, lanes = self._f, self._tiling.lanes
+        even = ", ".join(f"i32 {i}" for i in range(0, 2 * lanes, 2))
+        odd = ", ".join(f"i32 {i}" for i in range(1, 2 * lanes, 2))
+        indices = self._kind.of("i32")
+        vectors = sums + [self._kind.zero] * (-len(sums) % lanes)
+        remaining = lanes
+        while remaining > 1:
+            joined = []
+            for first, second in zip(vectors[::2], vectors[1::2], strict=True):
+                both = f"{self._kind} {first}, {self._kind} {second}, {indices}"
+                left = f.value(f"shufflevector {both} <{even}>")
+                right = f.value(f"shufflevector {both} <{odd}>")
+                joined.append(f.value(f"fadd {self._kind} {left}, {right}"))
+            vectors, remaining = joined, remaining // 2
+        return vectors
+
+    def _add(self, sums: Value, pointer: Value) -> None:
+        f = self._f
+        wide = f.value(f"fpext {self._kind} {sums} to {self._wide}")
+        before = f.load(self._wide, pointer, 8)
+        f.store(self._wide, f.value(f"fadd {self._wide} {before}, {wide}"), pointer, 8)
