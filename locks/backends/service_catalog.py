@@ -1,0 +1,114 @@
+"""The seam for stores that keep services of their own, as Consul's catalog does.
+
+A backend that has one offers it as `service_catalog`; discovery then registers
+services there, where the store's own tools find them. For every other backend
+discovery keeps services as ordinary records and nothing here is needed.
+
+An entry lives by itself, not by a `BackendSession`: whoever registered it says
+so again within `ttl_s`, or the store counts it as critical.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+from pliska.locks.backends.base import CALL_TIMEOUT_S, Revision
+
+
+class EntryHealth(StrEnum):
+    """What the store says about an entry."""
+
+    PASSING = "passing"
+    """It was heard of within its time to live and can be used."""
+    MAINTENANCE = "maintenance"
+    """It lives and asks for no new work."""
+    CRITICAL = "critical"
+    """It was not heard of, or said itself that it cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """One instance of a service as the store's catalog has it.
+
+    Attributes:
+        service: Name of the service.
+        id: Unique within the service.
+        address: Host name or IP address; empty for that of the machine the
+            entry was registered on.
+        port: TCP port, 0 for none.
+        tags: Words to select by.
+        metadata: Short texts by short names.
+        weight: Share of the load among its kind, at least 1.
+        health: Whether it can be used.
+    """
+
+    service: str
+    id: str
+    address: str
+    port: int
+    tags: tuple[str, ...]
+    metadata: Mapping[str, str]
+    weight: int
+    health: EntryHealth = EntryHealth.PASSING
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogListing:
+    """All entries of one service, whatever their health, and the catalog's revision."""
+
+    entries: tuple[CatalogEntry, ...]
+    revision: Revision
+
+
+class ServiceCatalog(Protocol):
+    """A store's own register of services. Safe to use from any thread.
+
+    Every call blocks for at most `timeout_s` and raises `StoreError` when the
+    store does not answer.
+    """
+
+    @property
+    def ttl_s_min(self) -> float:
+        """The shortest time to live that the store takes."""
+
+    def register(
+        self, entry: CatalogEntry, ttl_s: float, timeout_s: float = CALL_TIMEOUT_S
+    ) -> None:
+        """Add the entry with its health, or replace the one with its service and id."""
+
+    def renew(self, entry: CatalogEntry, timeout_s: float = CALL_TIMEOUT_S) -> bool:
+        """Say that the entry lives and how healthy it is; False when the store has none such."""
+
+    def deregister(self, service: str, id: str, timeout_s: float = CALL_TIMEOUT_S) -> bool:  # noqa: A002
+        """Remove the entry; True when it was there."""
+
+    def set_health(
+        self,
+        service: str,
+        id: str,  # noqa: A002
+        health: EntryHealth,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> bool:
+        """Set somebody else's entry's health to PASSING or MAINTENANCE; False when there is none.
+
+        A MAINTENANCE set here outlasts the owner's `renew`.
+        """
+
+    def list(self, service: str, timeout_s: float = CALL_TIMEOUT_S) -> CatalogListing:
+        """Read the entries of one service."""
+
+    def services(self, timeout_s: float = CALL_TIMEOUT_S) -> tuple[str, ...]:
+        """The names of all services that have entries, sorted."""
+
+    def wait_for_change(self, service: str, after: Revision, timeout_s: float) -> bool:
+        """As `Backend.wait_for_change`, for the entries of one service."""
+
+
+@runtime_checkable
+class CatalogBackend(Protocol):
+    """A backend whose store has a catalog of its own."""
+
+    @property
+    def service_catalog(self) -> ServiceCatalog:
+        """The catalog, through the backend's connections."""
