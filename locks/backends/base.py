@@ -167,6 +167,13 @@ class Backend(Protocol):
     def list(self, directory: str, timeout_s: float = CALL_TIMEOUT_S) -> Listing:
         """Read the records directly below `directory`, oldest creation first."""
 
+    def directories(self, directory: str, timeout_s: float = CALL_TIMEOUT_S) -> tuple[str, ...]:
+        """The names of the directories directly below `directory`, sorted.
+
+        A directory is there as long as a record is, at any depth below it; a
+        store may go on naming one that has become empty.
+        """
+
     def create(
         self,
         key: str,

@@ -23,7 +23,7 @@ from pliska.locks.backends.base import (
 from pliska.locks.backends.embedded_database import Database
 from pliska.locks.backends.embedded_watch import ChangeWatcher
 from pliska.locks.backends.host import refuse_network_filesystem
-from pliska.locks.backends.keys import check_key, check_operations
+from pliska.locks.backends.keys import check_key, check_operations, child_directories
 from pliska.locks.backends.lock_file import SESSION_BYTE_MAX, SESSION_BYTE_MIN
 from pliska.locks.backends.transactional import TransactionalBackend, apply
 from pliska.locks.errors import LockUsageError, SessionLostError
@@ -92,6 +92,18 @@ class EmbeddedBackend(TransactionalBackend):
         if self._end_dead_owners(rows, timeout_s):
             return self.list(directory, timeout_s)
         return Listing(tuple(Record(*row[:5]) for row in rows), Revision(revision))
+
+    def directories(self, directory: str, timeout_s: float = CALL_TIMEOUT_S) -> tuple[str, ...]:  # noqa: ARG002
+        """See `Backend.directories`. May name one whose last owner has just died."""
+        self._home.check()
+        check_key(directory)
+        with self._database.connection() as connection:
+            # "0" follows "/" in the order of text: all that begins with "directory/".
+            rows = connection.execute(
+                "SELECT DISTINCT directory FROM records WHERE directory > ? AND directory < ?",
+                (f"{directory}/", f"{directory}0"),
+            ).fetchall()
+        return child_directories(directory, (row[0] for row in rows))
 
     def transact(
         self,

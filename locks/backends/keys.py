@@ -1,6 +1,6 @@
 """The rules for keys, values and transactions that hold on every store."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pliska.locks.backends.base import (
     RECORD_BYTES_MAX,
@@ -57,3 +57,10 @@ def check_operations(checks: Sequence[Check], changes: Sequence[Change]) -> None
 def directory_of(key: str) -> str:
     """The directory that lists `key`; empty for a key at the top."""
     return key.rpartition("/")[0]
+
+
+def child_directories(directory: str, directories: Iterable[str]) -> tuple[str, ...]:
+    """The first segment below `directory` of each of `directories` that has one, sorted."""
+    prefix = f"{directory}/"
+    below = (each.removeprefix(prefix) for each in directories if each.startswith(prefix))
+    return tuple(sorted({each.partition("/")[0] for each in below}))

@@ -22,7 +22,12 @@ from pliska.locks.backends.base import (
     Record,
     Revision,
 )
-from pliska.locks.backends.keys import check_key, check_operations, directory_of
+from pliska.locks.backends.keys import (
+    check_key,
+    check_operations,
+    child_directories,
+    directory_of,
+)
 from pliska.locks.backends.transactional import TransactionalBackend, apply
 from pliska.locks.clock import Clock, SystemClock
 from pliska.locks.errors import SessionLostError, StoreUnavailableError
@@ -72,6 +77,12 @@ class MemoryStore:
             children = [r for r in self._records.values() if directory_of(r.key) == directory]
             children.sort(key=lambda record: (record.created, record.key))
             return Listing(tuple(children), self._revision)
+
+    def directories(self, directory: str) -> tuple[str, ...]:
+        """Name the directories directly below a directory."""
+        with self._lock:
+            self._end_expired_sessions()
+            return child_directories(directory, map(directory_of, self._records))
 
     def transact(self, checks: Sequence[Check], changes: Sequence[Change]) -> Revision:
         """Apply all changes or none."""
@@ -237,6 +248,11 @@ class MemoryBackend(TransactionalBackend):
         """See `Backend.list`."""
         check_key(directory)
         return self._open_store().list(directory)
+
+    def directories(self, directory: str, timeout_s: float = CALL_TIMEOUT_S) -> tuple[str, ...]:  # noqa: ARG002
+        """See `Backend.directories`."""
+        check_key(directory)
+        return self._open_store().directories(directory)
 
     def transact(
         self,

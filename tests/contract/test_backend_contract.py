@@ -117,6 +117,26 @@ def test_an_empty_directory_lists_nothing(backend: Backend) -> None:
     assert backend.list("nothing").records == ()
 
 
+def test_the_directories_below_one_are_named(backend: Backend) -> None:
+    for key in ("d/a/1", "d/b/deep/er", "d/record", "dd/x/1", "d0/y/1"):
+        backend.create(key, b"")
+    assert backend.directories("d") == ("a", "b")
+    assert backend.directories("d/b") == ("deep",)
+    assert backend.directories("nothing") == ()
+
+
+def test_an_update_leaves_a_record_to_its_session(backend: Backend, connect_store: Connect) -> None:
+    session = backend.open_session(30)
+    mine = backend.create("d/mine", b"1", session)
+    backend.transact([Existing(mine.key, mine.created)], [Update(mine.key, b"2")])
+    updated = connect_store().get("d/mine")
+    assert updated is not None
+    assert (updated.value, updated.created, updated.session_id) == (b"2", mine.created, session.id)
+    backend.transact([Existing(mine.key, mine.created)], [Create("d/guarded", b"")])
+    session.close(5)
+    assert backend.get("d/mine") is None
+
+
 def test_a_transaction_applies_everything_at_one_revision(backend: Backend) -> None:
     old = backend.create("old", b"1")
     gone = backend.create("gone", b"")
