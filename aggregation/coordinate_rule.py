@@ -1,7 +1,7 @@
 """Rules that treat every coordinate alone, and those that average a band of its ranks."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pliska.aggregation.aggregator import Rule
 from pliska.aggregation.order_statistics import BandMean, band_mean
@@ -24,7 +24,12 @@ class CoordinateRule(Rule):
 
     def combine(self, points: Points, setting: Setting) -> Combination:
         """Reduce every column."""
-        return reduced(points, points.reduce(lambda rows: self.reduce(rows, setting)))
+        made = reduced(points, points.reduce(lambda rows: self.reduce(rows, setting)))
+        if setting.masses is None:
+            return made
+        return replace(
+            made, reasons=[f"{weight:.2%} of the voting mass kept" for weight in made.weights]
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
