@@ -38,6 +38,8 @@ from pliska.locks.election import (
     wait_for_leader_change,
 )
 from pliska.locks.errors import (
+    AccessDeniedError,
+    AccessDeniedError,
     AcquireCancelledError,
     AcquireTimeoutError,
     ConflictError,
@@ -61,6 +63,8 @@ from pliska.locks.session import Session
 
 __all__ = [
     "Absent",
+    "AccessDeniedError",
+    "AccessDeniedError",
     "AcquireCancelledError",
     "AcquireTimeoutError",
     "Address",
