@@ -39,7 +39,6 @@ from pliska.locks.election import (
 )
 from pliska.locks.errors import (
     AccessDeniedError,
-    AccessDeniedError,
     AcquireCancelledError,
     AcquireTimeoutError,
     ConflictError,
@@ -63,7 +62,6 @@ from pliska.locks.session import Session
 
 __all__ = [
     "Absent",
-    "AccessDeniedError",
     "AccessDeniedError",
     "AcquireCancelledError",
     "AcquireTimeoutError",

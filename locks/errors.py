@@ -3,7 +3,6 @@
 LockError
 ├── StoreError                 the store's or the network's fault
 │   ├── StoreUnavailableError  no answer in time, or no connection: nothing was applied
-│   ├── AccessDeniedError      the store refused our credential, or it lacks a right
 │   ├── AccessDeniedError      the store refuses our credential, or wants one
 │   ├── OutcomeUnknownError    the answer was lost: the change may or may not have been applied
 │   └── StoreFormatError       what the store holds is not ours, is damaged, or is too new
@@ -33,12 +32,6 @@ class StoreError(LockError):
 
 class StoreUnavailableError(StoreError):
     """No answer in time, or no connection. Nothing was applied; trying again is safe."""
-
-
-class AccessDeniedError(StoreError):
-    """The store refused our credential, or it lacks a right. Names its source, never its value."""
-
-    exit_code = 7
 
 
 class AccessDeniedError(StoreError):
