@@ -14,7 +14,7 @@ from pliska.trainer.demo.toml_text import Value, toml_text
 
 HIDDEN = 128
 BATCH = 128
-LEARNING_RATE = 0.3
+LEARNING_RATE = 0.2
 MOMENTUM = 0.9
 EVALUATE_EVERY = 2
 

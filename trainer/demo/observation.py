@@ -3,7 +3,7 @@
 No I/O: `training` asks for the snapshots (`GET /v1/status`) and hands them in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pliska.trainer.demo.display import RunSnapshot
@@ -35,6 +35,7 @@ class Observation:
         self.suspects: frozenset[str] = frozenset()
         self.reason = "no leader yet"
         self._journal = journal
+        self._epoch: int | None = None
         self._accuracy: dict[int, float] = {}
 
     def take(self, status: Mapping[str, Any]) -> None:
@@ -46,12 +47,12 @@ class Observation:
         suspects = frozenset(
             worker["worker"] for worker in status["workers"] if worker["is_suspected"]
         )
-        same_leader = status["coordinator"] == self.leader
-        if same_leader:
+        if self._epoch is None:
+            self._note(EventKind.LED, [status["coordinator"]], "leads")
+        if self._epoch == status["epoch"]:
             self._note(EventKind.CLEARED, self.suspects - suspects, "no longer suspected")
-        elif self.leader is None:
-            self._note_leader(status["coordinator"])
         self._note(EventKind.FLAGGED, suspects - self.flagged, "suspected")
+        self._epoch = status["epoch"]
         self.leader = status["coordinator"]
         self.suspects = suspects
         self.flagged |= suspects
@@ -84,9 +85,6 @@ class Observation:
             suspects=tuple(sorted(self.suspects)),
         )
 
-    def _note(self, kind: EventKind, workers: frozenset[str], text: str) -> None:
-        for worker in sorted(workers):
-            self._journal.note(kind, self.job.run, self.round, f"{worker} {text}")
-
-    def _note_leader(self, leader: str) -> None:
-        self._journal.note(EventKind.LED, self.job.run, self.round, f"{leader} leads")
+    def _note(self, kind: EventKind, names: Iterable[str], text: str) -> None:
+        for name in sorted(names):
+            self._journal.note(kind, self.job.run, self.round, f"{name} {text}")

@@ -12,7 +12,7 @@ from pliska.trainer.demo.digits import source_kind
 from pliska.trainer.demo.errors import DemoUsageError
 
 WORKERS_MAX = 64
-"""Each is a process of a few hundred megabytes, twice while two runs overlap."""
+"""Each is a process of two hundred megabytes."""
 
 ROUNDS_MIN = 20
 """Fewer leave no room to learn before the leader is killed and after."""

@@ -1,12 +1,13 @@
 """The demonstration from its first process to its last: the order of things, and nothing else.
 
-The robust run first, with its drill; then the two that it is compared with, at
-the same time; then the registry. Each step is a module of its own.
+The robust run first, with its drill; then the two that it is compared with;
+then the registry. One run at a time, since each takes all the cores there are
+and 2 GB of memory. Each step is a module of its own.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -88,10 +89,9 @@ class Demonstration:
         return failover.takeover, committed
 
     async def _train_for_comparison(self) -> None:
-        mean, clean = self._trainings[RunName.MEAN], self._trainings[RunName.CLEAN]
-        await _together(mean.run(("c3",), self._show), clean.run(("c4",), self._show))
-        await self._measure(mean)
-        await self._measure(clean)
+        for run in (RunName.MEAN, RunName.CLEAN):
+            await self._trainings[run].run(("c1",), self._show)
+            await self._measure(self._trainings[run])
 
     async def _release(self) -> Rollback:
         release = Release(self._processes, self._site.store, self._journal, self._options.rounds)
@@ -147,14 +147,3 @@ class Demonstration:
             memory_bytes_max=self._memory.bytes_max,
             events=self._journal.events,
         )
-
-
-async def _together(*runs: Awaitable[None]) -> None:
-    """Await all; the first failure ends the others and is raised as it is."""
-    tasks = [asyncio.ensure_future(run) for run in runs]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
