@@ -1,16 +1,20 @@
 """The address of a coordination store, and `connect`, which opens it.
 
 `embedded:PATH` is a directory on this machine, `memory:NAME` a store that
-lives as long as this process (`memory:` alone is a new one for each call).
+lives as long as this process (`memory:` alone is a new one for each call),
+`zookeeper://HOST:PORT,HOST:PORT/PATH` a ZooKeeper ensemble, and
+`consul://HOST:PORT/PREFIX` a Consul agent (`consuls:` over TLS). Options of
+the servers' addresses follow a question mark; their backends name them.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from pliska.locks.backends.base import Backend
 from pliska.locks.errors import LockUsageError
 
-SCHEMES = ("embedded", "memory")
+SCHEMES = ("consul", "consuls", "embedded", "memory", "zookeeper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,7 @@ class Address:
 
     Attributes:
         scheme: One of `SCHEMES`.
-        location: What follows the colon: a path or a name.
+        location: What follows the colon: a path, a name, or //HOST and what follows it.
     """
 
     scheme: str
@@ -35,7 +39,8 @@ class Address:
         scheme, colon, location = text.partition(":")
         if not colon or scheme not in SCHEMES:
             raise LockUsageError(
-                f"{text!r} is not the address of a store: write embedded:PATH or memory:NAME"
+                f"{text!r} is not the address of a store: write embedded:PATH, memory:NAME, "
+                "zookeeper://HOST:PORT/PATH or consul://HOST:PORT/PREFIX"
             )
         if "\0" in location:
             raise LockUsageError(f"{text!r} contains a NUL character")
@@ -60,11 +65,20 @@ def connect(address: str) -> Backend:
         StoreError: The store cannot be reached or read.
     """
     parsed = Address.parse(address)
-    directory = parsed.local_directory
-    if directory is None:
-        from pliska.locks.backends.memory import MemoryBackend, MemoryStore
+    match parsed.scheme:
+        case "embedded":
+            from pliska.locks.backends.embedded import EmbeddedBackend
 
-        return MemoryBackend(MemoryStore.named(parsed.location), str(parsed))
-    from pliska.locks.backends.embedded import EmbeddedBackend
+            return EmbeddedBackend(Path(parsed.location).expanduser(), str(parsed))
+        case "memory":
+            from pliska.locks.backends.memory import MemoryBackend, MemoryStore
 
-    return EmbeddedBackend(directory, str(parsed))
+            return MemoryBackend(MemoryStore.named(parsed.location), str(parsed))
+        case "zookeeper":
+            from pliska.locks.backends.zookeeper import ZookeeperBackend
+
+            return ZookeeperBackend(str(parsed))
+        case _:
+            from pliska.locks.backends.consul import ConsulBackend
+
+            return ConsulBackend(str(parsed), os.environ)

@@ -6,14 +6,18 @@ from pathlib import Path
 import pytest
 
 from pliska.locks import Backend, Session, connect
+from services.consul import ConsulServer
 
 Connect = Callable[[], Backend]
 OpenSession = Callable[..., Session]
 
 
-@pytest.fixture(params=["memory", "embedded"])
+@pytest.fixture(params=["memory", "embedded", "consul"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty store."""
+    if request.param == "consul":
+        server: ConsulServer = request.getfixturevalue("consul")
+        return server.fresh_address()
     return {
         "memory": f"memory:{tmp_path.name}-{request.node.name}",
         "embedded": f"embedded:{tmp_path / 'store'}",

@@ -17,7 +17,7 @@ from services import debian
 from services.missing import ServiceMissingError
 from services.process import ServiceProcess, free_ports
 
-SESSION_TTL_MIN = "1s"
+SESSION_TTL_MIN = "100ms"
 HOW_TO_GET = (
     "no Consul here: put `consul` (1.8.7 or newer) on PATH, or name it by "
     "PLISKA_TEST_CONSUL_BINARY, or a running agent by PLISKA_TEST_CONSUL=host:port "
