@@ -8,7 +8,19 @@ DiscoveryError
 ├── NotEnrolledError           no key of this name or id is in the keyring
 ├── KeyConflictError           the name or the key is enrolled already
 ├── RevokedKeyError            a revoked key stays revoked
-└── KeyringFormatError         what the store holds is not a keyring of ours, or is damaged
+├── KeyRotationError           the change to a new key is not signed by both keys
+├── KeyringFormatError         what the store holds is not a keyring of ours, or is damaged
+├── ServiceUsageError          the caller's mistake: a bad service, instance or policy
+├── NoInstanceError            the service has no instance, or none that can be used
+├── InstanceConflictError      somebody else holds the id
+├── DeregisteredError          the registration has ended; it does not come back
+├── InstanceFormatError        what the store holds is not a service instance
+├── ConfigUsageError           the caller's mistake: a bad key, schema or time
+├── ValueRefusedError          a value that its schema refuses
+├── NoSettingError             the key has no value, or no such revision
+├── ConfigConflictError        somebody else changed the setting first
+├── ConfigFormatError          what the store holds is not a setting of ours, or is damaged
+└── SnapshotError              the local copy of the configuration cannot be read or written
 
 Errors of the store itself are those of `pliska.locks`.
 """
@@ -62,7 +74,79 @@ class RevokedKeyError(DiscoveryError):
     exit_code = 7
 
 
+class KeyRotationError(DiscoveryError):
+    """The change to a new key is not signed by both keys; nothing was changed."""
+
+    exit_code = 5
+
+
 class KeyringFormatError(DiscoveryError):
     """What the store holds is not a keyring of ours, or is damaged."""
+
+    exit_code = 5
+
+
+class ServiceUsageError(DiscoveryError, ValueError):
+    """The caller's mistake: a bad service, instance or policy."""
+
+    exit_code = 2
+
+
+class NoInstanceError(DiscoveryError):
+    """The service has no instance, or none that can be used."""
+
+    exit_code = 3
+
+
+class InstanceConflictError(DiscoveryError):
+    """Somebody else holds the id. Take another one, or wait until theirs is gone."""
+
+    exit_code = 4
+
+
+class DeregisteredError(DiscoveryError):
+    """The registration has ended; it does not come back. Register anew."""
+
+    exit_code = 3
+
+
+class InstanceFormatError(DiscoveryError):
+    """What the store holds is not a service instance."""
+
+    exit_code = 5
+
+
+class ConfigUsageError(DiscoveryError, ValueError):
+    """The caller's mistake: a bad key, schema or time."""
+
+    exit_code = 2
+
+
+class ValueRefusedError(DiscoveryError, ValueError):
+    """A value that its schema refuses; nothing was written."""
+
+    exit_code = 7
+
+
+class NoSettingError(DiscoveryError):
+    """The key has no value, or no such revision."""
+
+    exit_code = 3
+
+
+class ConfigConflictError(DiscoveryError):
+    """Somebody else changed the setting first; nothing was written. Read and decide again."""
+
+    exit_code = 4
+
+
+class ConfigFormatError(DiscoveryError):
+    """What the store holds is not a setting of ours, or is damaged."""
+
+    exit_code = 5
+
+
+class SnapshotError(DiscoveryError):
+    """The local copy of the configuration cannot be read or written."""
 
     exit_code = 5

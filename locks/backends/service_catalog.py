@@ -77,23 +77,39 @@ class ServiceCatalog(Protocol):
     ) -> None:
         """Add the entry with its health, or replace the one with its service and id."""
 
-    def renew(self, entry: CatalogEntry, timeout_s: float = CALL_TIMEOUT_S) -> bool:
-        """Say that the entry lives and how healthy it is; False when the store has none such."""
+    def renew(self, entry: CatalogEntry, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Say that a registered entry lives and how healthy it is.
 
-    def deregister(self, service: str, id: str, timeout_s: float = CALL_TIMEOUT_S) -> bool:  # noqa: A002
-        """Remove the entry; True when it was there."""
+        Raises:
+            ConflictError: The store has no such entry; register it.
+        """
 
-    def set_health(
+    def health(
         self,
         service: str,
         id: str,  # noqa: A002
-        health: EntryHealth,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> EntryHealth | None:
+        """What the store says about one entry; None when it has none such."""
+
+    def drain(
+        self,
+        service: str,
+        id: str,  # noqa: A002
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> bool:
-        """Set somebody else's entry's health to PASSING or MAINTENANCE; False when there is none.
+        """Put an entry, anybody's, into maintenance; False when there is none such.
 
-        A MAINTENANCE set here outlasts the owner's `renew`.
+        It stays there whatever its owner's `renew` says, until it is deregistered.
         """
+
+    def deregister(
+        self,
+        service: str,
+        id: str,  # noqa: A002
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> bool:
+        """Remove an entry; True when it was there."""
 
     def list(self, service: str, timeout_s: float = CALL_TIMEOUT_S) -> CatalogListing:
         """Read the entries of one service."""

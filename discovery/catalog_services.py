@@ -1,0 +1,178 @@
+"""Services in a store's own catalog, Consul's for one, where its own tools find them.
+
+An instance is an entry with a time to live: its owner says every third of it
+that it lives, and the store counts it as critical when it did not. Zone and
+state have no place of their own in a catalog: the zone is in the metadata, a
+draining instance is in maintenance, a failing one critical.
+"""
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+from pliska.discovery.errors import InstanceFormatError, NoInstanceError, ServiceUsageError
+from pliska.discovery.instance import (
+    METADATA_ENTRIES_MAX,
+    Instance,
+    InstanceState,
+    check_instance_id,
+    check_service_name,
+    fits_metadata,
+)
+from pliska.discovery.service_store import ServiceListing
+from pliska.locks import Clock, Revision
+from pliska.locks.backends.base import CALL_TIMEOUT_S
+from pliska.locks.backends.service_catalog import CatalogEntry, EntryHealth, ServiceCatalog
+
+ZONE = "zone"
+"""The metadata that carries the zone."""
+RENEWALS_PER_LEASE = 3
+
+_HEALTH_OF = MappingProxyType(
+    {
+        InstanceState.UP: EntryHealth.PASSING,
+        InstanceState.DRAINING: EntryHealth.MAINTENANCE,
+        InstanceState.FAILING: EntryHealth.CRITICAL,
+    }
+)
+_STATE_OF = MappingProxyType({health: state for state, health in _HEALTH_OF.items()})
+
+
+class CatalogServices:
+    """See `ServiceStore`."""
+
+    def __init__(self, catalog: ServiceCatalog) -> None:
+        self._catalog = catalog
+
+    def names(self, timeout_s: float = CALL_TIMEOUT_S) -> tuple[str, ...]:
+        """See `ServiceStore.names`."""
+        return self._catalog.services(timeout_s)
+
+    def list(self, service: str, timeout_s: float = CALL_TIMEOUT_S) -> ServiceListing:
+        """See `ServiceStore.list`."""
+        check_service_name(service)
+        listing = self._catalog.list(service, timeout_s)
+        instances, unreadable = [], []
+        for entry in listing.entries:
+            try:
+                instances.append(_instance(entry))
+            except InstanceFormatError as error:
+                unreadable.append(str(error))
+        instances.sort(key=lambda instance: instance.id)
+        return ServiceListing(tuple(instances), listing.revision, tuple(unreadable))
+
+    def wait_for_change(self, service: str, after: Revision, timeout_s: float) -> bool:
+        """See `ServiceStore.wait_for_change`."""
+        check_service_name(service)
+        return self._catalog.wait_for_change(service, after, timeout_s)
+
+    def drain(self, service: str, instance_id: str, timeout_s: float = CALL_TIMEOUT_S) -> Instance:
+        """See `ServiceStore.drain`."""
+        check_instance_id(instance_id)
+        found = [each for each in self.list(service, timeout_s).instances if each.id == instance_id]
+        if not found or not self._catalog.drain(service, instance_id, timeout_s):
+            raise NoInstanceError(
+                f"{service} has no instance {instance_id}: `pliska service list {service}` "
+                "shows those it has"
+            )
+        return found[0].drained()
+
+    def announcer(
+        self,
+        service: str,
+        instance_id: str,
+        lease_s: float,
+        clock: Clock,
+        wake: Callable[[], None],  # noqa: ARG002 - an entry has no session that could be lost
+    ) -> "CatalogAnnouncer":
+        """See `ServiceStore.announcer`."""
+        return CatalogAnnouncer(self._catalog, service, instance_id, lease_s, clock)
+
+
+class CatalogAnnouncer:
+    """One instance's entry, renewed before its time to live is over.
+
+    A catalog cannot tell an entry that its owner's machine lost from one that
+    somebody removed, so a missing entry is added again: drain an instance that
+    should go, do not remove it.
+    """
+
+    def __init__(
+        self,
+        catalog: ServiceCatalog,
+        service: str,
+        instance_id: str,
+        lease_s: float,
+        clock: Clock,
+    ) -> None:
+        self._catalog = catalog
+        self._service = service
+        self._id = instance_id
+        self._clock = clock
+        self._ttl_s = max(lease_s, catalog.ttl_s_min)
+        self._renewed: CatalogEntry | None = None
+        self._renewed_s = 0.0
+        self.interval_s = self._ttl_s / RENEWALS_PER_LEASE
+
+    @property
+    def is_announced(self) -> bool:
+        """See `Announcer.is_announced`."""
+        age_s = self._clock.now_s() - self._renewed_s
+        return self._renewed is not None and age_s < self._ttl_s
+
+    def announce(self, instance: Instance) -> Instance:
+        """See `Announcer.announce`."""
+        sent_s = self._clock.now_s()
+        health = self._catalog.health(self._service, self._id)
+        if health is EntryHealth.MAINTENANCE:
+            instance = instance.drained()
+        entry = _entry(instance)
+        if health is None or entry != self._renewed:
+            self._catalog.register(entry, self._ttl_s)
+        else:
+            self._catalog.renew(entry)
+        self._renewed, self._renewed_s = entry, sent_s
+        return instance
+
+    def withdraw(self) -> None:
+        """See `Announcer.withdraw`."""
+        self._renewed = None
+        self._catalog.deregister(self._service, self._id)
+
+
+def _entry(instance: Instance) -> CatalogEntry:
+    metadata = dict(instance.metadata)
+    if instance.zone:
+        metadata[ZONE] = instance.zone
+    return CatalogEntry(
+        instance.service,
+        instance.id,
+        instance.address,
+        instance.port,
+        instance.tags,
+        metadata,
+        instance.weight,
+        _HEALTH_OF[instance.state],
+    )
+
+
+def _instance(entry: CatalogEntry) -> Instance:
+    try:
+        return Instance(
+            service=entry.service,
+            id=entry.id,
+            address=entry.address,
+            port=entry.port,
+            metadata={
+                key: value
+                for key, value in list(entry.metadata.items())[:METADATA_ENTRIES_MAX]
+                if key != ZONE and fits_metadata(key, value)
+            },
+            tags=entry.tags,
+            zone=entry.metadata.get(ZONE, ""),
+            weight=entry.weight,
+            state=_STATE_OF[entry.health],
+        )
+    except ServiceUsageError as error:
+        raise InstanceFormatError(
+            f"what is registered as {entry.service}/{entry.id} cannot be used: {error}"
+        ) from error
