@@ -78,7 +78,7 @@ def _what_helps(attack: AttackName) -> str:
         return ""
     return (
         "; it hides among the honest gradients, which takes worker momentum and "
-        "nearest-neighbour mixing to withstand: neither is part of Pliska yet"
+        "nearest-neighbour mixing to withstand: this demonstration uses neither"
     )
 
 

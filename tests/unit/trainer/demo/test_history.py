@@ -1,0 +1,106 @@
+"""The committed rounds are read back along a chain without a gap, or not at all."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+
+from pliska.coordinator.client import JobDirectory
+from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
+from pliska.coordinator.errors import CoordinatorError, DamagedStateError
+from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.training_state import vector_digest
+from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.wire.signing import Signer
+from pliska.discovery import Role, key_id, new_private_key, public_bytes
+from pliska.locks import connect
+from pliska.trainer.demo.history import committed_rounds
+
+JOB = "tiny"
+AGGREGATE = torch.ones(4)
+PRIVATE_KEY = new_private_key()
+PUBLIC_KEY = public_bytes(PRIVATE_KEY)
+SIGNER = Signer(PRIVATE_KEY, key_id(PUBLIC_KEY))
+
+
+@pytest.fixture
+def directory() -> Iterator[JobDirectory]:
+    with closing(connect("memory:")) as backend:
+        yield JobDirectory(backend, JOB)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(tmp_path)
+
+
+def commit_after(previous: Commit | None) -> Commit:
+    version = 1 if previous is None else previous.record.version + 1
+    record = CommitRecord(
+        job=JOB,
+        epoch=1,
+        round=version,
+        version=version,
+        mode="synchronous",
+        mode_epoch=0,
+        base_digest=bytes(32),
+        parameters_digest=bytes(32),
+        state_digest=bytes(32),
+        rule="mean",
+        rule_parameters=(),
+        contributions=(),
+        learning_rate=0.1,
+        seed=0,
+        aggregate_digest=vector_digest(AGGREGATE),
+        previous=GENESIS if previous is None else previous.digest,
+        issued_at=0.0,
+    )
+    return Commit.sign(record, SIGNER)
+
+
+def commit_rounds(directory: JobDirectory, storage: LocalStorage, count: int) -> list[Commit]:
+    """Commit as a coordinator does: each entry on disk, the last record in the store."""
+    commits: list[Commit] = []
+    for _ in range(count):
+        commits.append(commit_after(commits[-1] if commits else None))
+        UpdateLog(storage, JOB).write(commits[-1], AGGREGATE)
+    directory.backend.create(directory.commit_key, commits[-1].to_bytes())
+    return commits
+
+
+def test_job_without_a_commit_has_no_rounds(directory: JobDirectory, storage: LocalStorage) -> None:
+    assert committed_rounds(directory, storage) == ()
+
+
+def test_rounds_come_first_to_last_with_the_digests_of_their_records(
+    directory: JobDirectory, storage: LocalStorage
+) -> None:
+    directory.keyring.enroll("coordinator", Role.COORDINATOR, PUBLIC_KEY)
+    commits = commit_rounds(directory, storage, 5)
+    rounds = committed_rounds(directory, storage)
+    assert [each.round for each in rounds] == [1, 2, 3, 4, 5]
+    assert [each.digest for each in rounds] == [commit.digest.hex() for commit in commits]
+
+
+@pytest.mark.parametrize("version", [1, 3, 5])
+def test_missing_entry_is_an_error_and_not_a_gap(
+    directory: JobDirectory, storage: LocalStorage, version: int
+) -> None:
+    directory.keyring.enroll("coordinator", Role.COORDINATOR, PUBLIC_KEY)
+    commits = commit_rounds(directory, storage, 5)
+    storage.delete(UpdateLog(storage, JOB).name(version, commits[version - 1].digest))
+    with pytest.raises(CoordinatorError):
+        committed_rounds(directory, storage)
+
+
+@pytest.mark.parametrize("role", [None, Role.WORKER])
+def test_record_that_no_coordinator_signed_is_refused(
+    directory: JobDirectory, storage: LocalStorage, role: Role | None
+) -> None:
+    if role is not None:
+        directory.keyring.enroll("w1", role, PUBLIC_KEY)
+    commit_rounds(directory, storage, 2)
+    with pytest.raises(DamagedStateError):
+        committed_rounds(directory, storage)
