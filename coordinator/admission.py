@@ -60,11 +60,20 @@ def refuse_unverified(
 
 
 def refuse_verified(
-    header: GradientHeader, member: Member, acceptable: Acceptable
+    header: GradientHeader, seq_used: int, acceptable: Acceptable
 ) -> Refusal | None:
-    """Make the check that follows the signature: the header was not used before."""
-    if header.seq <= member.seq and header.worker not in acceptable.slot_taken_by:
-        reason = f"sequence {header.seq} was used before; the last was {member.seq}"
+    """Make the check that follows the signature: the header was not used before.
+
+    Where the worker's slot has an offer, the slot knows more: whether this is the
+    same gradient again, or another one.
+
+    Args:
+        header: Verified.
+        seq_used: The highest sequence number that the worker has used.
+        acceptable: What the leader accepts now.
+    """
+    if header.seq <= seq_used and header.worker not in acceptable.slot_taken_by:
+        reason = f"sequence {header.seq} was used before; the last was {seq_used}"
         return Refusal(ReplyCode.REPLAY, reason)
     return None
 

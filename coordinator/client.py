@@ -7,10 +7,10 @@ makes sense.
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pliska.coordinator import routes
 from pliska.coordinator.directory import JobDirectory, Leader
@@ -31,6 +31,8 @@ __all__ = [
     "Version",
     "job_snapshot",
 ]
+
+ValueT = TypeVar("ValueT")
 
 CALL_TIMEOUT_S = 10.0
 STATUS_BYTES_MAX = 16 * 1024 * 1024
@@ -70,7 +72,11 @@ class Version:
 
 
 class CoordinatorClient:
-    """Calls to one coordinator about one job. Belongs to one event loop."""
+    """Calls to one coordinator about one job. Belongs to one event loop.
+
+    Every call raises `TransportError` when no answer came, and `ProtocolError`
+    when it is nonsense.
+    """
 
     def __init__(self, endpoint: Endpoint, job: str) -> None:
         """Prepare to connect; nothing is sent yet."""
@@ -107,12 +113,9 @@ class CoordinatorClient:
 
         Returns:
             The membership, or the reply that says why there is none.
-
-        Raises:
-            WireError: The coordinator could not be reached or answered nonsense.
         """
         challenge = await self._post("challenge")
-        reply = Reply.from_json(challenge.body)
+        reply = _reply(challenge)
         if reply.code is not ReplyCode.ACCEPTED:
             return reply
         hello = Hello(
@@ -121,23 +124,23 @@ class CoordinatorClient:
             worker=worker,
             incarnation=incarnation,
             key_id=signer.key_id,
-            nonce=bytes.fromhex(_header(challenge, routes.NONCE)),
+            nonce=_header(challenge, routes.NONCE, bytes.fromhex),
             manifest_digest=manifest_digest,
         )
         response = await self._post("hello", body=signer.sign(hello).to_bytes())
-        reply = Reply.from_json(response.body)
+        reply = _reply(response)
         if reply.code is not ReplyCode.ACCEPTED or reply.epoch is None:
             return reply
-        token, lease_s = _header(response, routes.TOKEN), _header(response, routes.LEASE_S)
-        return Membership(token, float(lease_s), reply.epoch)
+        token = _header(response, routes.TOKEN, str)
+        return Membership(token, _header(response, routes.LEASE_S, float), reply.epoch)
 
     async def heartbeat(self, membership: Membership) -> Reply:
         """Keep the membership alive."""
-        return Reply.from_json((await self._post("heartbeat", membership)).body)
+        return _reply(await self._post("heartbeat", membership))
 
     async def leave(self, membership: Membership) -> Reply:
         """End the membership, so that no round waits for this worker."""
-        return Reply.from_json((await self._post("leave", membership)).body)
+        return _reply(await self._post("leave", membership))
 
     async def members(self, membership: Membership) -> tuple[str, ...]:
         """Return the names of the live workers."""
@@ -167,20 +170,20 @@ class CoordinatorClient:
         if response.status == 204:
             return None
         if response.status != 200:
-            return Reply.from_json(response.body)
+            return _reply(response)
         if len(response.body) != len(into):
             raise ProtocolError(f"{len(response.body)} bytes of parameters, expected {len(into)}")
         return Version(
-            version=int(_header(response, routes.VERSION)),
-            epoch=int(_header(response, routes.EPOCH)),
-            digest=bytes.fromhex(_header(response, "etag").strip('"')),
-            is_final=_header(response, routes.FINAL) == "yes",
+            version=_header(response, routes.VERSION, int),
+            epoch=_header(response, routes.EPOCH, int),
+            digest=_header(response, "etag", lambda tag: bytes.fromhex(tag.strip('"'))),
+            is_final=_header(response, routes.FINAL, str) == "yes",
         )
 
     async def push(self, frame: Iterable[Buffer]) -> Reply:
         """Send one gradient message; see `wire.gradient_frame`."""
         response = await self._post("gradients", body=frame)
-        return Reply.from_json(response.body)
+        return _reply(response)
 
     async def status(self) -> dict[str, Any]:
         """Return the coordinator's snapshot of itself and, where it leads, of the job."""
@@ -240,11 +243,23 @@ async def job_snapshot(directory: JobDirectory) -> dict[str, Any]:
         return {**snapshot, "problem": str(error)}
 
 
-def _header(response: ClientResponse, name: str) -> str:
+def _reply(response: ClientResponse) -> Reply:
+    try:
+        return Reply.from_json(response.body)
+    except WireError as error:
+        raise ProtocolError(
+            f"the coordinator answered {response.status} without a reply: {error}"
+        ) from error
+
+
+def _header(response: ClientResponse, name: str, parse: Callable[[str], ValueT]) -> ValueT:
     value = response.headers.get(name)
     if value is None:
         raise ProtocolError(f"the coordinator's response lacks the header {name}")
-    return value
+    try:
+        return parse(value)
+    except ValueError as error:
+        raise ProtocolError(f"the coordinator's response has {name}: {value[:100]!r}") from error
 
 
 def _object(body: bytes | memoryview) -> dict[str, Any]:

@@ -57,26 +57,30 @@ class Committer:
         while True:
             self._leadership.check()
             try:
-                self._write(value)
+                if self._write(value) or self._holds(value):
+                    return
             except (StoreUnavailableError, OutcomeUnknownError):
                 self._leadership.lost.wait(RETRY_S)
-                continue
-            except ConflictError as error:
-                if not self._holds(value):
-                    raise GrantLostError(
-                        f"version {commit.record.version} was not committed: "
-                        "another coordinator leads the job"
-                    ) from error
-            return
+            else:
+                raise GrantLostError(
+                    f"version {commit.record.version} was not committed: "
+                    "another coordinator leads the job"
+                )
 
-    def _write(self, value: bytes) -> None:
+    def _write(self, value: bytes) -> bool:
+        """Replace the record; False where another leader leads or another record stands."""
         key = self._directory.commit_key
         before = self._current
         unchanged: Check = Absent(key) if before is None else Unmodified(key, before.modified)
         change = Create(key, value) if before is None else Update(key, value)
-        revision = self._directory.backend.transact([self._leadership.guard(), unchanged], [change])
+        checks = [self._leadership.guard(), unchanged]
+        try:
+            revision = self._directory.backend.transact(checks, [change])
+        except ConflictError:
+            return False
         created = revision if before is None else before.created
         self._current = Record(key, value, created, revision)
+        return True
 
     def _holds(self, value: bytes) -> bool:
         """Whether the record is ours after all: an answer may have been lost on its way."""

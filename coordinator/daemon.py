@@ -15,12 +15,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.endpoint import Endpoint
+from pliska.coordinator.errors import ListenError
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.identity import Identity, load_identity
 from pliska.coordinator.job_check import check_job
 from pliska.coordinator.leading import Leading, Means
+from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.round_state import Phase
 from pliska.coordinator.server import Server
 from pliska.coordinator.storage import open_storage
@@ -114,12 +118,11 @@ class Daemon:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="pliska"))
         await asyncio.to_thread(check_job, self._job)
+        await asyncio.to_thread(_rehearse, self._job)
         directory = await asyncio.to_thread(JobDirectory.at, self._options.store, self._job.name)
         try:
             await asyncio.to_thread(directory.publish, self._job)
-            identity = await asyncio.to_thread(
-                load_identity, self._options.key, "coordinator", directory.keyring
-            )
+            identity = await asyncio.to_thread(load_identity, self._options.key, directory.keyring)
             means = Means(
                 job=self._job,
                 directory=directory,
@@ -141,8 +144,15 @@ class Daemon:
             server_context(certificate),
             self._options.host,
             self._options.port,
+            on_refusal=self._server.count,
         )
-        await http.start()
+        try:
+            await http.start()
+        except OSError as error:
+            raise ListenError(
+                f"cannot listen on {self._options.host} port {self._options.port}: "
+                f"{error.strerror}; name another --host or --port"
+            ) from error
         endpoint = Endpoint(
             coordinator=self._options.name,
             host=advertised,
@@ -217,13 +227,14 @@ class Daemon:
             self._server.lead(None)
             for task in (running, stopping, lost):
                 task.cancel()
-            await asyncio.wait({running, stopping, lost})
+            await asyncio.gather(running, stopping, lost, return_exceptions=True)
             with contextlib.suppress(LockError):
                 await asyncio.to_thread(leadership.resign)
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
 
 async def run_coordinator(job: Job, options: CoordinatorOptions) -> Phase | None:
@@ -236,6 +247,15 @@ async def run_coordinator(job: Job, options: CoordinatorOptions) -> Phase | None
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, daemon.stop)
     return await daemon.run()
+
+
+def _rehearse(job: Job) -> None:
+    """Take a step and throw it away: torch loads half of itself for the first one.
+
+    That takes seconds, which a takeover does not have.
+    """
+    model = TrainingModel.build(job)
+    model.apply(torch.zeros(model.dimension))
 
 
 async def _lost(leadership: Leadership) -> None:

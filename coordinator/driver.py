@@ -9,7 +9,7 @@ when the job is finished, halted, or the leadership is lost.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from pliska.aggregation import AggregationError, GradientBuffer
 from pliska.coordinator.admission import Acceptable
@@ -30,16 +30,24 @@ from pliska.coordinator.round_state import (
     Opened,
     Phase,
     Publish,
+    Received,
     RoundOptions,
     RoundState,
+    SlotState,
     Tick,
 )
 from pliska.coordinator.stepper import SYNCHRONOUS, Stepper
+from pliska.coordinator.thread import in_thread
+from pliska.coordinator.wire import ReplyCode
+
+ResultT = TypeVar("ResultT")
 
 log = logging.getLogger(__name__)
 
 EXPIRY_CHECKS_PER_LEASE = 4
-"""How often silent workers are looked for."""
+"""How often silent workers are looked for at least."""
+
+_ENDED = (Phase.FINISHED, Phase.HALTED)
 
 
 class RoundDriver:
@@ -75,7 +83,8 @@ class RoundDriver:
         self._publisher = publisher
         self._now = now
         self._effects: asyncio.Queue[Effect | None] = asyncio.Queue()
-        self._transfers: set[asyncio.Task[None]] = set()
+        self._transfers: dict[str, asyncio.Task[Any]] = {}
+        self._is_over = False
 
     @property
     def state(self) -> RoundState:
@@ -105,33 +114,57 @@ class RoundDriver:
 
     def offer(self, offer: Offered) -> Answer:
         """Ask for a worker's slot; ACCEPTED means that its payload is to be read."""
+        if self._is_over:
+            return Answer(ReplyCode.STALE_EPOCH, "this coordinator no longer leads the job")
         (answer,) = [effect for effect in self._advance(offer) if isinstance(effect, Answer)]
         return answer
+
+    def complete(self, offer: Offered) -> Answer:
+        """Report a payload that is verified and lies in its row; ACCEPTED: the round counts it."""
+        self._advance(Received(offer))
+        slot = self._state.slots.get(offer.worker)
+        if slot is not None and slot.state is SlotState.FROZEN:
+            return Answer(ReplyCode.EQUIVOCATION, slot.reason)
+        if slot is None or slot.offer != offer or slot.state is not SlotState.FILLED:
+            return Answer(ReplyCode.STALE_ROUND, "the round went on without this gradient")
+        return Answer(ReplyCode.ACCEPTED)
 
     def members_changed(self) -> None:
         """Tell the machine who is here now."""
         self._advance(MembersChanged(self._members.present()))
 
-    async def transfer(self, receiving: Coroutine[Any, Any, None]) -> bool:
+    def is_receiving_from(self, worker: str) -> bool:
+        """Whether a transfer of this worker is under way; it alone may touch the worker's row."""
+        return worker in self._transfers
+
+    def abandon(self, worker: str) -> None:
+        """Break off a transfer that a dead process of this worker may have left."""
+        if worker in self._transfers:
+            self._transfers[worker].cancel()
+
+    async def transfer(
+        self, worker: str, receiving: Coroutine[Any, Any, ResultT]
+    ) -> ResultT | None:
         """Receive a payload, unless the round closes first.
 
+        Args:
+            worker: Whose; it has no other transfer under way.
+            receiving: Claims the row, fills it, and gives it back if it fails or
+                is cancelled. Nothing touches the row after it has ended.
+
         Returns:
-            False when the round closed before the payload was complete.
+            What it returned; None when the round closed or `abandon` was called.
         """
         task = asyncio.create_task(receiving)
-        self._transfers.add(task)
+        self._transfers[worker] = task
+        task.add_done_callback(lambda _: self._transfers.pop(worker))
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait({task})
             raise
-        finally:
-            self._transfers.discard(task)
-        if task.cancelled():
-            return False
-        task.result()
-        return True
+        return None if task.cancelled() else task.result()
 
     async def run(self) -> None:
         """Execute effects and keep time until the job is finished or halted.
@@ -140,15 +173,21 @@ class RoundDriver:
             LockError: The leadership is lost, or the store failed for so long that it will be.
             CoordinatorError: A round could not be made durable.
         """
-        while self._state.phase not in (Phase.FINISHED, Phase.HALTED) or not self._effects.empty():
-            try:
-                effect = await asyncio.wait_for(self._effects.get(), self._patience_s())
-            except TimeoutError:
+        try:
+            while not (self._state.phase in _ENDED and self._effects.empty()):
                 self._expire_members()
-                self._advance(Tick())
-                continue
-            if effect is not None:
-                await self._execute(effect)
+                try:
+                    # Not `wait_for`: before Python 3.12 it may swallow a cancellation.
+                    async with asyncio.timeout(self._patience_s()):
+                        effect = await self._effects.get()
+                except TimeoutError:
+                    self._advance(Tick())
+                    continue
+                if effect is not None:
+                    await self._execute(effect)
+        finally:
+            self._is_over = self._state.phase not in _ENDED
+            await self._end_transfers()
 
     def _patience_s(self) -> float:
         """How long until something must be looked at although nothing happened."""
@@ -175,7 +214,7 @@ class RoundDriver:
         for effect in step.effects:
             if isinstance(effect, Opened):
                 # At once: an offer that comes next finds the rows of the round before free.
-                self._buffer.keep(effect.kept)
+                self._buffer.keep({*effect.kept, *self._transfers})
             elif not isinstance(effect, Answer):
                 self._effects.put_nowait(effect)
         if step.state is not before and not step.effects:
@@ -187,25 +226,31 @@ class RoundDriver:
             case Aggregate():
                 await self._aggregate(effect)
             case Commit():
-                await asyncio.to_thread(self._stepper.commit)
+                await in_thread(self._stepper.commit)
+                self._stepper.advance()
                 self._advance(Committed())
             case Publish():
                 is_final = self._state.phase is Phase.FINISHED
-                published = await asyncio.to_thread(self._stepper.publish, is_final)
+                published = await in_thread(self._stepper.publish, is_final)
                 await self._publisher.publish(published)
             case Opened() | Answer():
                 raise AssertionError("executed where the machine decided it")
 
     async def _aggregate(self, effect: Aggregate) -> None:
-        for transfer in self._transfers:
-            transfer.cancel()
-        if self._transfers:
-            await asyncio.wait(set(self._transfers))
+        await self._end_transfers()
         try:
-            await asyncio.to_thread(
+            await in_thread(
                 self._stepper.aggregate, self._buffer, effect.refused, self._state.slots
             )
         except AggregationError as error:
             self._advance(AggregationFailed(str(error)))
         else:
             self._advance(Aggregated())
+
+    async def _end_transfers(self) -> None:
+        """Break off what is still being received; after this, rows change no more."""
+        transfers = set(self._transfers.values())
+        for transfer in transfers:
+            transfer.cancel()
+        if transfers:
+            await asyncio.wait(transfers)

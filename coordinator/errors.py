@@ -15,6 +15,7 @@ CoordinatorError
 ├── UnknownJobError            no coordinator has started this job here
 ├── JobConflictError           another job of this name was started before
 ├── NotLedError                nobody leads the job at the moment
+├── ListenError                a coordinator's address is taken or not this machine's
 └── ProtocolError              a coordinator's answer is not what the protocol says
 """
 
@@ -119,6 +120,12 @@ class NotLedError(CoordinatorError):
     """Nobody leads the job at the moment. Start a coordinator, or wait for a standby."""
 
     exit_code = 8
+
+
+class ListenError(CoordinatorError):
+    """A coordinator's address is taken or not this machine's. Name another one."""
+
+    exit_code = 4
 
 
 class ProtocolError(CoordinatorError):

@@ -22,6 +22,9 @@ from pliska.discovery import (
     write_private_key,
 )
 
+NAME_DIGITS = 8
+"""Hex digits of the key's own id in the name that it is enrolled by."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -31,18 +34,18 @@ class Identity:
     key_id: str
 
 
-def load_identity(path: Path, name: str, keyring: Keyring) -> Identity:
+def load_identity(path: Path, keyring: Keyring) -> Identity:
     """Load the key in `path`, making it where there is none, and enrol it where it is not.
+
+    A key that it enrols is named after itself, so that two never want one name.
 
     Args:
         path: A private key file, or where to put a new one.
-        name: What to enrol a key as that is not enrolled.
         keyring: The store's keyring.
 
     Raises:
         KeyFileError: The file cannot be read, written, or trusted.
-        KeyConflictError: The key is revoked or enrolled for something else, or
-            the name belongs to another key.
+        KeyConflictError: The key is revoked or enrolled for something else.
     """
     if not path.exists():
         _make(path)
@@ -52,6 +55,7 @@ def load_identity(path: Path, name: str, keyring: Keyring) -> Identity:
     enrolled = keyring.find(identity)
     if enrolled is None:
         try:
+            name = f"coordinator-{identity[-NAME_DIGITS:]}"
             enrolled = keyring.enroll(name, Role.COORDINATOR, public_key)
         except KeyConflictError:
             # Two coordinators that share the file may have enrolled it at once.

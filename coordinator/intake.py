@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pliska.aggregation import GradientBuffer
+from pliska.aggregation import BufferFullError, GradientBuffer
 from pliska.coordinator.admission import (
     UNKNOWN_KEY,
     refuse_key,
@@ -18,9 +18,9 @@ from pliska.coordinator.admission import (
     refuse_verified,
 )
 from pliska.coordinator.driver import RoundDriver
-from pliska.coordinator.members import Member, Members
+from pliska.coordinator.members import Members
 from pliska.coordinator.refusal import Refusal
-from pliska.coordinator.round_state import Broken, Offered, Received, Refused
+from pliska.coordinator.round_state import Answer, Broken, Offered, Refused
 from pliska.coordinator.tally import Tally
 from pliska.coordinator.wire import (
     Body,
@@ -31,6 +31,7 @@ from pliska.coordinator.wire import (
     RefusedError,
     Reply,
     ReplyCode,
+    Signed,
     Signer,
     Verified,
     check_sizes,
@@ -39,7 +40,7 @@ from pliska.coordinator.wire import (
     receive_payload,
     verify,
 )
-from pliska.discovery import Keyring
+from pliska.discovery import Enrolled, Keyring
 from pliska.locks import StoreError
 
 RETRY_AFTER_S = 0.2
@@ -68,31 +69,50 @@ class Intake:
     async def receive(self, body: Body) -> Reply:
         """Take one gradient message in and say what became of it."""
         try:
-            signed = await read_envelope(body)
-            claim = peek(signed, GradientHeader).claim
-            member = self.members.named(claim.worker)
-            acceptable = self.driver.acceptable()
-            refusal = refuse_unverified(claim, signed.key_id, member, acceptable)
-            if refusal is not None:
-                return self._refuse(refusal)
-            # Asked for every message: a revocation takes effect with the next one.
-            key = await asyncio.to_thread(self.keyring.find, signed.key_id)
-            refusal = refuse_key(key, claim.worker)
-            if key is None or refusal is not None:
-                return self._refuse(refusal or UNKNOWN_KEY)
-            verified = verify(signed, GradientHeader, {key.key_id: key.public_key}.get)
+            verified = await self._verify(await read_envelope(body))
+            if isinstance(verified, Refusal):
+                return self._refuse(verified)
         except RefusedError as error:
             return self._refuse(Refusal(error.code, str(error)))
         except StoreError as error:
             return self._refuse(Refusal(ReplyCode.BUSY, f"the keyring cannot be read: {error}"))
-        if member is None:
-            raise AssertionError("refuse_unverified lets only members pass")
-        return await self._admit(verified, member, body)
+        return await self._admit(verified, body)
 
-    async def _admit(self, verified: Verified[GradientHeader], member: Member, body: Body) -> Reply:
+    async def _verify(self, signed: Signed) -> Verified[GradientHeader] | Refusal:
+        """Check a header as far as it goes without touching any state."""
+        claim = peek(signed, GradientHeader).claim
+        refusal = self._refuse_claim(claim, signed.key_id)
+        if refusal is not None:
+            return refusal
+        # Asked for every message: a revocation takes effect with the next one.
+        key = await asyncio.to_thread(self.keyring.find, signed.key_id)
+        refusal = refuse_key(key, claim.worker)
+        if key is None or refusal is not None:
+            self._drop_revoked(key, claim.worker)
+            return refusal or UNKNOWN_KEY
+        return verify(signed, GradientHeader, {key.key_id: key.public_key}.get)
+
+    def _refuse_claim(self, claim: GradientHeader, signed_by: str) -> Refusal | None:
+        member = self.members.named(claim.worker)
+        return refuse_unverified(claim, signed_by, member, self.driver.acceptable())
+
+    def _drop_revoked(self, key: Enrolled | None, worker: str) -> None:
+        """Let a member go whose key was revoked, so that no round waits for it."""
+        member = self.members.named(worker)
+        if key and not key.is_active and member and member.key_id == key.key_id:
+            self.members.leave(worker)
+            self.driver.members_changed()
+
+    async def _admit(self, verified: Verified[GradientHeader], body: Body) -> Reply:
+        """Decide on a verified header. Nothing is awaited between the checks and the slot."""
         header = verified.message
+        # Once more: the round may have moved on while the keyring was asked.
+        refusal = self._refuse_claim(header, verified.signed.key_id)
+        if refusal is not None:
+            return self._answer(header, refusal.code, refusal.reason)
         self.members.hear(header.worker, self.now())
-        refusal = refuse_verified(header, member, self.driver.acceptable())
+        member = self.members.named(header.worker)
+        refusal = refuse_verified(header, member.seq if member else 0, self.driver.acceptable())
         if refusal is not None:
             return self._answer(header, refusal.code, refusal.reason)
         try:
@@ -107,37 +127,46 @@ class Intake:
         return await self._take(verified, offer, body)
 
     async def _take(self, verified: Verified[GradientHeader], offer: Offered, body: Body) -> Reply:
-        """Read the payload of a header that holds its slot."""
+        """Receive the payload of a header that holds its slot."""
         header = verified.message
-        if header.worker in self.buffer.workers:
+        if self.driver.is_receiving_from(header.worker):
+            # An earlier life's connection is still open: end it, and let this one come again.
+            self.driver.abandon(header.worker)
             self.driver.feed(Broken(offer))
-            reason = "an earlier life of this worker is still sending"
+            reason = "an earlier life of this worker was still sending"
             return self._answer(header, ReplyCode.BUSY, reason)
-        row = self.buffer.claim(header.worker)
-        is_filled = False
+        filled = await self.driver.transfer(header.worker, self._fill(verified, offer, body))
+        answer = filled or Answer(ReplyCode.STALE_ROUND, "the round closed before it was complete")
+        return self._answer(header, answer.code, answer.reason)
+
+    async def _fill(self, verified: Verified[GradientHeader], offer: Offered, body: Body) -> Answer:
+        """Receive a payload into a row, which is given back unless the round counts it."""
         try:
-            receiving = receive_payload(body, verified, self.buffer.array(row))
-            is_filled = await self.driver.transfer(receiving)
+            row = self.buffer.claim(offer.worker)
+        except BufferFullError as error:
+            self.driver.feed(Broken(offer))
+            return Answer(ReplyCode.BUSY, str(error))
+        is_counted = False
+        try:
+            await receive_payload(body, verified, self.buffer.array(row))
+            answer = self.driver.complete(offer)
+            is_counted = answer.code is ReplyCode.ACCEPTED
         except NonFiniteError as error:
             # It was signed and arrived whole: this is what the worker says, and it spends its vote.
             self.driver.feed(Refused(offer, str(error)))
-            return self._answer(header, error.code, str(error))
+            answer = Answer(error.code, str(error))
         except RefusedError as error:
             self.driver.feed(Broken(offer))
-            return self._answer(header, error.code, str(error))
+            answer = Answer(error.code, str(error))
         except asyncio.CancelledError:
             self.driver.feed(Broken(offer))
             raise
         finally:
-            if is_filled:
+            if is_counted:
                 self.buffer.mark_filled(row)
             else:
                 self.buffer.release(row)
-        if not is_filled:
-            reason = "the round closed before the payload was complete"
-            return self._answer(header, ReplyCode.STALE_ROUND, reason)
-        self.driver.feed(Received(offer))
-        return self._answer(header, ReplyCode.ACCEPTED, "")
+        return answer
 
     def _refuse(self, refusal: Refusal) -> Reply:
         """Turn an unverified message away."""

@@ -21,18 +21,20 @@ from pliska.coordinator.commit import Commit
 from pliska.coordinator.committer import Committer
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.driver import RoundDriver
+from pliska.coordinator.errors import ModelStateError
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.model import TrainingModel
-from pliska.coordinator.publisher import Publisher
+from pliska.coordinator.publisher import Published, Publisher
 from pliska.coordinator.recovery import recover
 from pliska.coordinator.round_state import Phase, RoundOptions, RoundState
 from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.tally import Tally
+from pliska.coordinator.thread import in_thread
 from pliska.coordinator.update_log import UpdateLog
 from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
@@ -83,11 +85,10 @@ class Leading:
         self.members = Members(
             means.worker_lease_s, 2 * job.rounds.workers + SPARE_MEMBERS, secrets.token_bytes
         )
-        self.publisher = Publisher()
+        self.tally = Tally()
         self._means = means
-        self._tally = Tally()
         self._accuracy: dict[int, float] = {}
-        self._everybody_left = asyncio.Event()
+        self._somebody_left = asyncio.Event()
         self._checkpoints = CheckpointWriter(
             CheckpointStore(means.storage, job.name), job.checkpoint.keep
         )
@@ -105,9 +106,12 @@ class Leading:
             signer=means.signer,
             wall_time=time.time,
         )
+        state = _first_state(job, head, means.now())
+        self._was_finished = state.phase is Phase.FINISHED
+        self.publisher = Publisher(self._stepper.publish(self._was_finished))
         buffer = GradientBuffer(self.members.members_max, model.dimension)
         self._driver = RoundDriver(
-            state=_first_state(job, head, means.now()),
+            state=state,
             options=_options(job),
             stepper=self._stepper,
             buffer=buffer,
@@ -121,7 +125,7 @@ class Leading:
             keyring=means.directory.keyring,
             manifest=model.manifest(),
             driver=self._driver,
-            tally=self._tally,
+            tally=self.tally,
             now=means.now,
         )
         self.intake = Intake(
@@ -131,7 +135,7 @@ class Leading:
             buffer=buffer,
             manifest=model.manifest(),
             signer=means.signer,
-            tally=self._tally,
+            tally=self.tally,
             now=means.now,
             wall_time=time.time,
         )
@@ -146,9 +150,6 @@ class Leading:
             LockError: The leadership is lost.
             CoordinatorError: A round could not be made durable.
         """
-        is_finished = self._driver.state.phase is Phase.FINISHED
-        published = await asyncio.to_thread(self._stepper.publish, is_finished)
-        await self.publisher.publish(published)
         evaluation = asyncio.create_task(self._evaluate())
         try:
             await self._driver.run()
@@ -159,7 +160,8 @@ class Leading:
         finally:
             evaluation.cancel()
             await asyncio.wait([evaluation])
-            await asyncio.to_thread(self._checkpoints.close)
+            await self.publisher.close()
+            await in_thread(self._checkpoints.close)
 
     def heard_from(self, member: Member) -> None:
         """Renew a member's lease."""
@@ -169,8 +171,7 @@ class Leading:
         """Let a member go; no round waits for it any more."""
         self.members.leave(member.worker)
         self._driver.members_changed()
-        if not self.members.present():
-            self._everybody_left.set()
+        self._somebody_left.set()
 
     def status(self) -> dict[str, Any]:
         """Return what there is to know about the job, ready for JSON."""
@@ -179,7 +180,7 @@ class Leading:
             self._stepper,
             self._driver.state,
             self.members,
-            self._tally,
+            self.tally,
             self._accuracy,
         )
 
@@ -192,19 +193,31 @@ class Leading:
             if published is None:
                 continue
             if published.is_final or published.version // every > done // every:
-                accuracy = await asyncio.to_thread(
-                    self._means.evaluator.accuracy, published.parameters
-                )
-                self._accuracy[published.version] = accuracy
-                log.info("version=%d accuracy=%.4f", published.version, accuracy)
+                await self._measure(published)
             if published.is_final:
                 return
             done = published.version
 
+    async def _measure(self, published: Published) -> None:
+        """Measure one version; one that cannot be measured is trained all the same."""
+        try:
+            accuracy = await in_thread(self._means.evaluator.accuracy, published.parameters)
+        except ModelStateError as error:
+            log.warning("version=%d reason=%s", published.version, f"not measured: {error}")
+        else:
+            self._accuracy[published.version] = accuracy
+            log.info("version=%d accuracy=%.4f", published.version, accuracy)
+
     async def _linger(self) -> None:
-        """Give the workers time to learn that the job is finished."""
+        """Give the workers time to learn that the job is finished.
+
+        Who takes over a finished job does not know who has yet to learn it.
+        """
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._everybody_left.wait(), LINGER_S)
+            async with asyncio.timeout(LINGER_S):
+                while self._was_finished or self.members.present():
+                    self._somebody_left.clear()
+                    await self._somebody_left.wait()
 
 
 def _recover(

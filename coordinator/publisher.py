@@ -30,13 +30,15 @@ class Published:
 class Publisher:
     """Holds the last committed version and wakes whoever waits for a newer one."""
 
-    def __init__(self) -> None:
-        self._published: Published | None = None
+    def __init__(self, published: Published) -> None:
+        """Begin with the version that the leader has recovered."""
+        self._published = published
+        self._is_closed = False
         self._changed = asyncio.Condition()
 
     @property
-    def published(self) -> Published | None:
-        """The last committed version; None before the leader has recovered it."""
+    def published(self) -> Published:
+        """The last committed version."""
         return self._published
 
     async def publish(self, published: Published) -> None:
@@ -45,14 +47,19 @@ class Publisher:
             self._published = published
             self._changed.notify_all()
 
+    async def close(self) -> None:
+        """Send all away who wait: this leader publishes nothing more."""
+        async with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
     async def newer_than(self, version: int, timeout_s: float) -> Published | None:
-        """Wait for a version above `version`; None when the time passes without one."""
+        """Wait for a version above `version`; None when none came in time, or none will."""
         try:
             async with asyncio.timeout(timeout_s), self._changed:
-                await self._changed.wait_for(lambda: self._is_newer(version))
+                await self._changed.wait_for(
+                    lambda: self._is_closed or self._published.version > version
+                )
         except TimeoutError:
             return None
-        return self._published
-
-    def _is_newer(self, version: int) -> bool:
-        return self._published is not None and self._published.version > version
+        return self._published if self._published.version > version else None

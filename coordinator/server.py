@@ -16,6 +16,7 @@ from pliska.coordinator.joining import Joining
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.publisher import Published, Publisher
 from pliska.coordinator.refusal import Refusal
+from pliska.coordinator.tally import Tally
 from pliska.coordinator.wire import Reply, ReplyCode, Request, Response
 
 
@@ -28,6 +29,7 @@ class Leading(Protocol):
     joining: Joining
     intake: Intake
     publisher: Publisher
+    tally: Tally
 
     def heard_from(self, member: Member) -> None:
         """Renew a member's lease."""
@@ -63,22 +65,34 @@ class Server:
         """Answer for the job from now on; None: stand by again."""
         self._leading = leading
 
+    def count(self, code: ReplyCode, reason: str) -> None:
+        """Count a reply that was given without asking `handle`, or by `handle` itself."""
+        if self._leading is not None:
+            self._leading.tally.count(code, reason)
+
     async def handle(self, request: Request) -> Response:
         """Answer one request."""
         if request.path == routes.STATUS and request.method == "GET":
             return _json(self._status())
         parts = request.path.split("/")
-        if len(parts) != 5 or parts[:3] != ["", "v1", "jobs"]:
-            return Response(404)
-        job, action = parts[3:]
-        answer = self._actions.get((request.method, action))
+        answer = None
+        if len(parts) == 5 and parts[:3] == ["", "v1", "jobs"]:
+            answer = self._actions.get((request.method, parts[4]))
         if answer is None:
-            return Response(404)
+            return self._refuse(ReplyCode.SCHEMA, "there is nothing at this path", 404)
         leading = self._leading
-        if leading is None or leading.job != job:
-            reason = f"this coordinator does not lead job {job!r}: look for the leader in the store"
-            return Response.of_reply(Reply(code=ReplyCode.STALE_EPOCH, reason=reason))
+        if leading is None or leading.job != parts[3]:
+            return _not_led()
         return await answer(leading, request)
+
+    def _refuse(self, code: ReplyCode, reason: str, status: int | None = None) -> Response:
+        self.count(code, reason)
+        response = Response.of_reply(Reply(code=code, reason=reason))
+        return Response(status or response.status, response.headers, response.body)
+
+    def _stranger(self) -> Response:
+        reason = "the access token is not one of this leader's: join again"
+        return self._refuse(ReplyCode.NOT_MEMBER, reason)
 
     async def _challenge(self, leading: Leading, _request: Request) -> Response:
         nonce = leading.joining.challenge()
@@ -96,31 +110,33 @@ class Server:
     async def _heartbeat(self, leading: Leading, request: Request) -> Response:
         member = _member(leading, request)
         if member is None:
-            return _stranger(leading)
+            return self._stranger()
         leading.heard_from(member)
         return _accepted(leading)
 
     async def _leave(self, leading: Leading, request: Request) -> Response:
         member = _member(leading, request)
         if member is None:
-            return _stranger(leading)
+            return self._stranger()
         leading.leave(member)
         return _accepted(leading)
 
     async def _members(self, leading: Leading, request: Request) -> Response:
         if _member(leading, request) is None:
-            return _stranger(leading)
+            return self._stranger()
         return _json({"workers": sorted(leading.members.present())})
 
     async def _model(self, leading: Leading, request: Request) -> Response:
         """Send the last committed version, or 204 if none is newer within the time asked for."""
         member = _member(leading, request)
         if member is None:
-            return _stranger(leading)
+            return self._stranger()
         leading.heard_from(member)
         after = _number(request, routes.AFTER, -1)
         wait_s = min(_number(request, routes.WAIT_S, 0), routes.WAIT_S_MAX)
         published = await leading.publisher.newer_than(math.floor(after), max(0.0, wait_s))
+        if self._leading is not leading:
+            return _not_led()
         if published is None:
             return Response(204, {routes.EPOCH: str(leading.epoch)})
         return _model_response(leading.epoch, published)
@@ -133,9 +149,9 @@ def _member(leading: Leading, request: Request) -> Member | None:
     return leading.members.with_token(request.headers.get(routes.TOKEN, ""))
 
 
-def _stranger(leading: Leading) -> Response:
-    reason = "the access token is not one of this leader's: join again"
-    return Response.of_reply(Reply(code=ReplyCode.NOT_MEMBER, reason=reason, epoch=leading.epoch))
+def _not_led() -> Response:
+    reason = "this coordinator does not lead the job: look for its leader in the store"
+    return Response.of_reply(Reply(code=ReplyCode.STALE_EPOCH, reason=reason))
 
 
 def _accepted(leading: Leading, headers: Mapping[str, str] | None = None) -> Response:

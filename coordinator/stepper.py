@@ -2,7 +2,7 @@
 
 The order is what makes a committed round safe: log entry on disk, then the
 commit record in the store, then the version for the workers. Blocks; its
-methods are called in threads, one at a time, by `coordinator.driver`.
+methods are called in threads, one at a time, by `coordinator.driver`, but for `advance`.
 """
 
 import json
@@ -140,18 +140,23 @@ class Stepper:
         )
 
     def commit(self) -> None:
-        """Make the step durable and commit it.
+        """Make the step durable and commit it; `advance` follows.
 
         Raises:
             StorageError: The log entry could not be written; nothing is committed.
             GrantLostError: This coordinator no longer leads.
         """
-        prepared = self._prepared
-        if prepared is None:
-            raise AssertionError("commit comes after aggregate")
-        record = prepared.commit.record
+        prepared = self._require_prepared()
         self._log.write(prepared.commit, prepared.aggregate)
         self._committer.commit(prepared.commit)
+
+    def advance(self) -> None:
+        """Take the committed step as the head. Does not block: call it on the event loop.
+
+        What others read between two awaits then never belongs to two rounds.
+        """
+        prepared = self._require_prepared()
+        record = prepared.commit.record
         self._prepared = None
         self.last_commit = prepared.commit
         self.standings = prepared.standings
@@ -175,6 +180,11 @@ class Stepper:
             parameters=bytes(tensor_bytes(self._model.parameters())),
             is_final=is_final,
         )
+
+    def _require_prepared(self) -> _Prepared:
+        if self._prepared is None:
+            raise AssertionError("a step is committed after it was taken")
+        return self._prepared
 
     def _save(self, commit: Commit) -> None:
         record = commit.record

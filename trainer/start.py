@@ -1,6 +1,7 @@
 """From a key file and the name of a job to a running worker."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,19 +50,20 @@ async def start_worker(
     private_key = load_private_key(key)
     identity = key_id(public_bytes(private_key))
     directory = await asyncio.to_thread(JobDirectory.at, store, job_name)
-    enrolled = await asyncio.to_thread(directory.keyring.find, identity)
-    name = _worker_name(enrolled, key, identity)
-    job = await _find_job(directory, leader_timeout_s)
-    computation = await asyncio.to_thread(Computation, job)
-    worker = Worker(
-        name=name,
-        directory=directory,
-        computation=computation,
-        source=_source(computation, name, attacking),
-        signer=Signer(private_key, identity),
-        options=WorkerOptions(leader_timeout_s),
-    )
-    return await worker.run()
+    with contextlib.closing(directory.backend):
+        enrolled = await asyncio.to_thread(directory.keyring.find, identity)
+        name = _worker_name(enrolled, key, identity)
+        job = await _find_job(directory, leader_timeout_s)
+        computation = await asyncio.to_thread(Computation, job)
+        worker = Worker(
+            name=name,
+            directory=directory,
+            computation=computation,
+            source=_source(computation, name, attacking),
+            signer=Signer(private_key, identity),
+            options=WorkerOptions(leader_timeout_s),
+        )
+        return await worker.run()
 
 
 def _worker_name(enrolled: Enrolled | None, key: Path, identity: str) -> str:

@@ -10,7 +10,6 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +22,7 @@ from pliska.coordinator.client import (
     ProtocolError,
     Version,
 )
+from pliska.coordinator.thread import in_thread
 from pliska.coordinator.wire import (
     Float32Codec,
     GradientHeader,
@@ -35,9 +35,11 @@ from pliska.coordinator.wire import (
     hash_tree,
     seal,
 )
+from pliska.locks import StoreError
 from pliska.trainer.computation import Computation
 from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
 from pliska.trainer.gradient_source import GradientSource
+from pliska.trainer.until import until
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ POLL_S = 10.0
 """How long one request for a newer version is held open."""
 LEADER_PAUSE_S = 0.1
 """Pause before a leader is looked for again."""
+LEADER_CHECK_S = 0.5
+"""How often the store is asked whether the leader is still the same."""
 HEARTBEATS_PER_LEASE = 3
 
 SETTLED = frozenset(
@@ -105,6 +109,7 @@ class Worker:
         self._options = options
         self._incarnation = secrets.token_bytes(16)
         self._landing = np.empty(computation.dimension, dtype="<f4")
+        self._rounds = computation.job.rounds.count
         self._manifest_digest = computation.manifest().digest
         self._seq = 0
         self._base: Version | None = None
@@ -122,9 +127,10 @@ class Worker:
         """
         while True:
             leader = await self._find_leader()
+            if leader is None:
+                return self._rounds
             try:
-                async with CoordinatorClient(leader.endpoint, self._directory.job) as client:
-                    final = await self._follow(client)
+                final = await self._follow(leader)
             except (TransportError, ProtocolError) as error:
                 log.warning("epoch=%d reason=%s", leader.epoch, error)
             else:
@@ -132,13 +138,17 @@ class Worker:
                     return final.version
             await asyncio.sleep(LEADER_PAUSE_S)
 
-    async def _find_leader(self) -> Leader:
+    async def _find_leader(self) -> Leader | None:
+        """Wait until somebody leads the job; None: it is finished, and nobody does any more."""
         try:
             async with asyncio.timeout(self._options.leader_timeout_s):
                 while True:
-                    leader = await asyncio.to_thread(self._directory.leader)
-                    if leader is not None:
-                        return leader
+                    try:
+                        leader = await asyncio.to_thread(self._directory.leader)
+                        if leader is not None or await asyncio.to_thread(self._is_finished):
+                            return leader
+                    except StoreError as error:
+                        log.warning("reason=%s", f"the store does not answer: {error}")
                     await asyncio.sleep(LEADER_PAUSE_S)
         except TimeoutError as error:
             raise NoCoordinatorError(
@@ -146,12 +156,28 @@ class Worker:
                 f"{self._options.leader_timeout_s:g} s: start a coordinator, or read its log"
             ) from error
 
-    async def _follow(self, client: CoordinatorClient) -> Version | None:
-        """Work for one leader.
+    def _is_finished(self) -> bool:
+        return self._directory.committed_version() >= self._rounds
+
+    async def _follow(self, leader: Leader) -> Version | None:
+        """Work for one leader, until the store says that another one leads.
 
         Returns:
-            The last version; None when another leader must be looked for.
+            The last version; None when the leader must be looked for again.
         """
+        async with CoordinatorClient(leader.endpoint, self._directory.job) as client:
+            return await until(self._join(client), self._superseded(leader))
+
+    async def _superseded(self, leader: Leader) -> None:
+        """Return when another one leads: this leader may hang, and never say so."""
+        while True:
+            await asyncio.sleep(LEADER_CHECK_S)
+            with contextlib.suppress(StoreError):
+                present = await asyncio.to_thread(self._directory.leader)
+                if present is not None and present.epoch != leader.epoch:
+                    return
+
+    async def _join(self, client: CoordinatorClient) -> Version | None:
         joined = await client.join(
             self.name, self._incarnation, self._signer, self._manifest_digest
         )
@@ -160,22 +186,25 @@ class Worker:
                 raise self._refused(joined)
             return None
         log.info("worker=%s epoch=%d reason=%s", self.name, joined.epoch, "joined")
-        async with _heartbeats(client, joined) as alive:
-            wait_s = 0.0
-            while not alive.done():
-                news = await self._download(client, joined, wait_s)
-                if isinstance(news, Reply):
-                    if news.code not in REJOIN:
-                        raise self._refused(news)
-                    return None
-                if news is not None and news.is_final:
+        return await until(self._train(client, joined), _beat(client, joined))
+
+    async def _train(self, client: CoordinatorClient, joined: Membership) -> Version | None:
+        """Send gradients until the last version is there, or the leader is another one."""
+        wait_s = 0.0
+        while True:
+            news = await self._download(client, joined, wait_s)
+            if isinstance(news, Reply):
+                if news.code not in REJOIN:
+                    raise self._refused(news)
+                return None
+            if news is not None and news.is_final:
+                with contextlib.suppress(TransportError, ProtocolError):
                     await client.leave(joined)
-                    return news
-                reply = await self._push(client, joined)
-                if reply.code in REJOIN:
-                    return None
-                wait_s = self._wait_after(reply)
-        return None
+                return news
+            reply = await self._push(client, joined)
+            if reply.code in REJOIN:
+                return None
+            wait_s = self._wait_after(reply)
 
     async def _download(
         self, client: CoordinatorClient, joined: Membership, wait_s: float
@@ -185,7 +214,7 @@ class Worker:
         landing = self._landing.data.cast("B")
         news = await client.model(joined, after, wait_s, landing)
         if isinstance(news, Version):
-            root = await asyncio.to_thread(_root, landing)
+            root = await in_thread(_root, landing)
             if root != news.digest:
                 raise ProtocolError(f"the parameters of version {news.version} were damaged")
             self._computation.parameters[:] = self._landing
@@ -199,8 +228,9 @@ class Worker:
             raise ProtocolError("the leader has published no version")
         if self._sealed is None:
             members = await client.members(joined) if self._source.needs_members else ()
-            vector = await asyncio.to_thread(self._source.gradient, base.version + 1, members)
-            self._sealed = await asyncio.to_thread(seal, Float32Codec(), vector.numpy())
+            # Not left alone when another leader cuts in: the parameters are its to read.
+            vector = await in_thread(self._source.gradient, base.version + 1, members)
+            self._sealed = await in_thread(seal, Float32Codec(), vector.numpy())
         self._seq += 1
         header = self._header(base, joined.epoch, self._sealed)
         signed = self._signer.sign(header)
@@ -257,25 +287,13 @@ def _root(payload: memoryview) -> bytes:
     return hash_tree.root(hash_tree.leaves(payload), len(payload))
 
 
-@contextlib.asynccontextmanager
-async def _heartbeats(
-    client: CoordinatorClient, joined: Membership
-) -> AsyncIterator["asyncio.Task[None]"]:
-    """Keep a membership alive meanwhile. The task that is yielded ends when that fails."""
-    task = asyncio.create_task(_beat(client, joined))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
 async def _beat(client: CoordinatorClient, joined: Membership) -> None:
+    """Keep a membership alive; return when that fails."""
     while True:
         await asyncio.sleep(joined.lease_s / HEARTBEATS_PER_LEASE)
         try:
             reply = await client.heartbeat(joined)
-        except TransportError:
+        except (TransportError, ProtocolError):
             return
         if reply.code is not ReplyCode.ACCEPTED:
             return

@@ -9,7 +9,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from aiohttp import web
 
@@ -21,6 +22,9 @@ from pliska.coordinator.wire.transport import Handler, Request, Response
 
 logger = logging.getLogger(__name__)
 
+OnRefusal: TypeAlias = Callable[[ReplyCode, str], None]
+"""Takes the code and the reason of a refusal."""
+
 
 class HttpServer:
     """Serves one handler until it is closed.
@@ -31,6 +35,7 @@ class HttpServer:
         host: Address to listen on.
         port: Port to listen on; 0 for any free one.
         granted: Limits.
+        on_refusal: Told of what is refused before the handler has answered.
     """
 
     def __init__(
@@ -40,8 +45,10 @@ class HttpServer:
         host: str = "127.0.0.1",
         port: int = 0,
         granted: ServerLimits = STANDARD,
+        on_refusal: OnRefusal = lambda _code, _reason: None,
     ) -> None:
         self._handler = handler
+        self._on_refusal = on_refusal
         self._context = context
         self._host = host
         self._port = port
@@ -128,6 +135,9 @@ class HttpServer:
                 ssl_handshake_timeout=self._granted.handshake_timeout_s,
                 ssl_shutdown_timeout=1.0,
             )
+        except ssl.SSLError as error:
+            self._on_refusal(ReplyCode.SCHEMA, f"this is not TLS 1.3: {error.reason}")
+            logger.info("handshake failed reason=%s", error)
         except OSError as error:
             logger.info("handshake failed reason=%s", error)
 
@@ -138,6 +148,7 @@ class HttpServer:
             self._web,
             self._connections,
             self._all_closed,
+            self._on_refusal,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=self._granted.idle_timeout_s,
             lingering_time=0.0,
@@ -155,6 +166,7 @@ class HttpServer:
             body = HttpBody(request, self._granted)
             response = await self._handler(_request_of(request, body))
         except RefusedError as error:
+            self._on_refusal(error.code, str(error))
             response = Response.of_reply(Reply.to_refusal(error))
         except Exception:
             # The worker learns nothing from our traceback; the operator does.
@@ -201,18 +213,20 @@ class HttpServer:
 class _Connection(web.RequestHandler):
     """One connection, counted while it is open, that does not log strangers' tracebacks."""
 
-    __slots__ = ("_all_closed", "_open")
+    __slots__ = ("_all_closed", "_on_refusal", "_open")
 
     def __init__(
         self,
         server: web.Server,
         open_connections: set["_Connection"],
         all_closed: asyncio.Event,
+        on_refusal: OnRefusal,
         **options: Any,
     ) -> None:
         super().__init__(server, **options)
         self._open = open_connections
         self._all_closed = all_closed
+        self._on_refusal = on_refusal
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._open.add(self)
@@ -237,6 +251,7 @@ class _Connection(web.RequestHandler):
         else:
             logger.info("not a request remote=%s reason=%s", request.remote, message or exc)
             reply = Reply(code=ReplyCode.SCHEMA, reason="this is not an HTTP/1.1 request")
+            self._on_refusal(reply.code, reply.reason)
             response = web.Response(
                 status=status, body=reply.to_json(), content_type="application/json"
             )

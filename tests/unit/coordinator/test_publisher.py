@@ -10,8 +10,7 @@ def version(number: int) -> Published:
 
 
 async def test_a_newer_version_wakes_everybody_who_waits() -> None:
-    publisher = Publisher()
-    await publisher.publish(version(1))
+    publisher = Publisher(version(1))
     waiting = [asyncio.create_task(publisher.newer_than(1, 60.0)) for _ in range(3)]
     await asyncio.sleep(0)
     await publisher.publish(version(2))
@@ -19,10 +18,18 @@ async def test_a_newer_version_wakes_everybody_who_waits() -> None:
 
 
 async def test_a_version_that_is_already_newer_is_returned_at_once() -> None:
-    publisher = Publisher()
-    await publisher.publish(version(5))
-    assert await publisher.newer_than(3, 0.0) == version(5)
+    assert await Publisher(version(5)).newer_than(3, 0.0) == version(5)
 
 
 async def test_the_wait_ends_without_a_version_when_its_time_has_passed() -> None:
-    assert await Publisher().newer_than(-1, 0.01) is None
+    assert await Publisher(version(5)).newer_than(5, 0.01) is None
+
+
+async def test_closing_sends_away_who_waits_and_who_comes_later() -> None:
+    publisher = Publisher(version(5))
+    waiting = asyncio.create_task(publisher.newer_than(5, 60.0))
+    await asyncio.sleep(0)
+    await publisher.close()
+    assert await waiting is None
+    assert await publisher.newer_than(5, 60.0) is None
+    assert await publisher.newer_than(4, 60.0) == version(5)

@@ -1,0 +1,134 @@
+"""Coordinators that are killed, stopped and told to go; workers that are killed.
+
+Processes are real. The digest of the last version is compared with that of an
+undisturbed run: neither a lost nor a doubled gradient could hide.
+"""
+
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pliska.trainer.worker import LEADER_CHECK_S
+
+WORKERS = ("w1", "w2", "w3")
+Site = Any
+"""What the fixture `site` gives; see conftest.py."""
+
+
+def expect_undisturbed(site: Site) -> None:
+    """Check that every round was committed once, in order, from all workers' gradients."""
+    chain = site.chain()
+    assert [record.round for record in chain] == list(range(1, site.job.rounds.count + 1))
+    for record in chain:
+        assert [each.worker for each in record.contributions] == list(WORKERS)
+    epochs = [record.epoch for record in chain]
+    assert epochs == sorted(epochs)
+    assert chain[-1].parameters_digest == site.undisturbed_digest(*WORKERS)
+
+
+async def test_standby_finishes_the_round_in_which_the_leader_is_killed(site: Site) -> None:
+    timeout_s = 3.0
+    for name in ("c1", "c2"):
+        await site.coordinator(name, session_timeout_s=timeout_s)
+    leader = await site.leads("c1", "c2")
+    await site.stands_by(*({"c1", "c2"} - {leader}))
+    hold = site.worker("w1", held_in=4)
+    site.worker("w2")
+    site.worker("w3")
+    # Two of three gradients of round 4 are in when the leader dies.
+    await site.status(
+        lambda now: (
+            now.get("round") == 4 and [w["slot"] for w in now["workers"]].count("filled") == 2
+        )
+    )
+    killed = time.monotonic()
+    await site.processes.kill(site.children[leader])
+    hold.go_on.set()
+    assert await site.committed(4) - killed < timeout_s + 1.0
+    assert await site.finished() == [8, 8, 8]
+    expect_undisturbed(site)
+    assert len({record.epoch for record in site.chain()}) == 2
+
+
+async def test_stopped_leader_is_replaced_changes_nothing_when_it_goes_on_and_may_lead_again(
+    site: Site,
+) -> None:
+    for name in ("c1", "c2"):
+        await site.coordinator(name, session_timeout_s=2.0)
+    stopped = await site.leads("c1", "c2")
+    (other,) = {"c1", "c2"} - {stopped}
+    await site.stands_by(other)
+    first_hold, second_hold = site.worker("w1", held_in=3), site.worker("w2", held_in=6)
+    site.worker("w3")
+    await site.status(lambda now: now.get("round") == 3)
+    site.children[stopped].signal(signal.SIGSTOP)
+    frozen = time.monotonic()
+    first_hold.go_on.set()
+    assert await site.committed(3) - frozen < 2.0 + 1.0 + LEADER_CHECK_S
+    assert await site.leads(other) == other
+    site.children[stopped].signal(signal.SIGCONT)
+    await site.stands_by(stopped)
+    await site.committed(5)
+    # The successor resigns at once when it is told to go, whatever its session's timeout.
+    told = time.monotonic()
+    site.children[other].signal(signal.SIGTERM)
+    assert await site.leads(stopped) == stopped
+    assert time.monotonic() - told < 1.0
+    second_hold.go_on.set()
+    assert await site.finished() == [8, 8, 8]
+    assert await site.children[other].process.wait() == 0
+    expect_undisturbed(site)
+    assert len({record.epoch for record in site.chain()}) == 3
+
+
+async def test_coordinator_killed_between_log_and_commit_loses_nothing_after_a_cold_start(
+    site: Site,
+) -> None:
+    script = str(Path(__file__).with_name("dying_coordinator.py"))
+    key = str(site.folder / "coordinator.pem")
+    dying = await site.script("dying", script, site.job_file, site.store, site.storage, key, 5)
+    await site.leads("dying")
+    for name in WORKERS:
+        site.worker(name)
+    dying.may_end = True
+    await dying.process.wait()
+    assert site.directory.committed_version() == 4
+    await site.coordinator("c1")
+    assert await site.finished() == [8, 8, 8]
+    expect_undisturbed(site)
+    entries = sorted((site.storage / "jobs" / "toy" / "log").glob("000000000005-*.entry"))
+    assert len(entries) == 2, "the orphan of the dead leader, and the one that was committed"
+
+
+def turned_away(now: Mapping[str, Any], name: str) -> int:
+    """Count how often a worker was told that it came after the round had opened, or came twice."""
+    (replies,) = [each["replies"] for each in now["workers"] if each["worker"] == name]
+    return int(replies.get("BUSY", 0) + replies.get("DUPLICATE", 0))
+
+
+async def test_worker_that_is_killed_and_restarted_with_its_key_works_on(site: Site) -> None:
+    site.define(quorum=2)
+    await site.coordinator("c1")
+    hold = site.worker("w1", held_in=4)
+    site.worker("w2")
+    key = site.enroll("w3")
+    command = ("worker", "run", "--job", "toy", "--key", str(key), "--store", site.store)
+    first = await site.processes.start("w3-first", command)
+    await site.committed(3)
+    await site.processes.kill(first)
+    before = turned_away(await site.status(lambda now: now["round"] == 4), "w3")
+    second = await site.processes.start("w3-second", command)
+    await site.status(lambda now: turned_away(now, "w3") > before)
+    hold.go_on.set()
+    assert await site.finished() == [8, 8]
+    assert await second.process.wait() == 0
+    incarnations = {
+        contribution.incarnation
+        for record in site.chain()
+        for contribution in record.contributions
+        if contribution.worker == "w3"
+    }
+    assert len(incarnations) == 2
+    assert site.chain()[-1].contributions[-1].worker == "w3"
