@@ -41,6 +41,7 @@ from pliska.locks.errors import (
     AccessDeniedError,
     AcquireCancelledError,
     AcquireTimeoutError,
+    BrokenBarrierError,
     ConflictError,
     ForkedProcessError,
     GrantLostError,
@@ -53,11 +54,14 @@ from pliska.locks.errors import (
     StoreError,
     StoreFormatError,
     StoreUnavailableError,
+    TransferFailedError,
+    UpgradeRefusedError,
 )
 from pliska.locks.fencing import FencedStore, FencingToken
 from pliska.locks.grant import Grant
 from pliska.locks.loss import LossSignal
 from pliska.locks.mutex import Mutex
+from pliska.locks.read_write_lock import ReadWriteLock
 from pliska.locks.session import Session
 
 __all__ = [
@@ -68,6 +72,7 @@ __all__ = [
     "Address",
     "Backend",
     "BackendSession",
+    "BrokenBarrierError",
     "Candidate",
     "Change",
     "Check",
@@ -93,6 +98,7 @@ __all__ = [
     "Mutex",
     "NotHeldError",
     "OutcomeUnknownError",
+    "ReadWriteLock",
     "Record",
     "Revision",
     "Session",
@@ -102,8 +108,10 @@ __all__ = [
     "StoreFormatError",
     "StoreUnavailableError",
     "SystemClock",
+    "TransferFailedError",
     "Unmodified",
     "Update",
+    "UpgradeRefusedError",
     "candidates",
     "connect",
     "current_leader",

@@ -1,27 +1,32 @@
 """The shared way to wait for one's turn: ordered contender records.
 
-Whoever wants a lock or leadership adds an ephemeral record below one
-directory. The oldest record holds; every other waits for the one just before
-it to go, so a release wakes one waiter. The revision that created the record
-is the fencing token: it only grows, and so does the order of holders.
-`Mutex` and `Election` are this plus what they say about it.
+Whoever wants a lock, a lease or leadership adds an ephemeral record below one
+directory. A rule (see `turn`) says who is inside; every other waits for the
+nearest one in its way. The revision that created the record is the fencing
+token: it only grows, and so does the order of holders. The recipes are this
+plus what they say about it.
 """
 
 import math
 import threading
 import uuid
 
-from pliska.locks.backends.base import CALL_TIMEOUT_S, Existing, Record, Revision
+from pliska.locks.backends.base import CALL_TIMEOUT_S, Existing, Record, Revision, Update
+from pliska.locks.claim import Claim
 from pliska.locks.errors import (
     AcquireCancelledError,
     AcquireTimeoutError,
+    ConflictError,
     GrantLostError,
+    LockUsageError,
     NotHeldError,
+    OutcomeUnknownError,
     StoreUnavailableError,
 )
 from pliska.locks.fencing import FencingToken
 from pliska.locks.loss import LossSignal
 from pliska.locks.session import Session
+from pliska.locks.turn import Enter, Rule, Turn
 
 WAIT_SLICE_S = 0.5
 """A waiter looks this often whether it was called off or its session ended."""
@@ -34,17 +39,23 @@ RELEASE_TIMEOUT_S = 2.0
 class Contender:
     """One place in a queue, from the wish to the release. Safe to use from any thread."""
 
-    def __init__(self, session: Session, directory: str, value: bytes) -> None:
+    def __init__(self, session: Session, directory: str, value: bytes, rule: Rule) -> None:
         """Choose a unique key; nothing is in the store yet."""
         self.session = session
         self.key = f"{directory}/{uuid.uuid4().hex}"
         self._directory = directory
         self._value = value
+        self._rule = rule
         self._record: Record | None = None
         self._lock = threading.Lock()
         self._levels = 0
         self._loss_reason: str | None = None
         self.lost = LossSignal(lambda: self._levels > 0 and self._lost_because() is not None)
+
+    @property
+    def value(self) -> bytes:
+        """What its record says, or is to say."""
+        return self._value
 
     @property
     def created(self) -> Revision:
@@ -69,7 +80,7 @@ class Contender:
         return self._levels > 0 and self._lost_because() is None
 
     def acquire(self, until_s: float | None, cancelled: threading.Event | None) -> None:
-        """Queue up and wait until it is the first.
+        """Queue up and wait until it is its turn.
 
         Whatever interrupts this, the record does not stay behind.
 
@@ -88,10 +99,11 @@ class Contender:
             raise
 
     def try_acquire(self) -> bool:
-        """Queue up, and leave again when it is not the first at once."""
+        """Queue up, and leave again when it is not its turn at once."""
         try:
             self._enter(None)
-            if self._predecessor(CALL_TIMEOUT_S) is None:
+            turn, _ = self._turn(CALL_TIMEOUT_S)
+            if isinstance(turn, Enter) and self._step_in(turn, CALL_TIMEOUT_S):
                 self._hold()
                 return True
         except BaseException:
@@ -125,6 +137,29 @@ class Contender:
         self.lost.retire()
         return self.session.delete_own(self.key, RELEASE_TIMEOUT_S)
 
+    def weaken(self, claim: Claim) -> None:
+        """Replace what its record says by a claim that is in fewer others' way.
+
+        Whoever may go beside it now comes in; nobody who must not.
+
+        Raises:
+            LockUsageError: It is held at several levels, and only one of them is known to agree.
+            GrantLostError: It was lost.
+            OutcomeUnknownError: It may have happened; asking again is safe.
+        """
+        with self._lock:
+            self.check()
+            if self._levels > 1:
+                raise LockUsageError(
+                    f"{self._directory!r} is held {self._levels} times: release inner ones first"
+                )
+            self._value = claim.to_bytes()
+        try:
+            self.session.backend.transact([self.guard], [Update(self.key, self._value)])
+        except ConflictError as error:
+            self.lose("its record was removed from the store")
+            raise GrantLostError(f"{self._directory!r} is no longer held: {error}") from error
+
     def lose(self, reason: str) -> None:
         """See `session.Held`."""
         with self._lock:
@@ -156,18 +191,19 @@ class Contender:
         while True:
             self._check_called_off(cancelled)
             try:
-                predecessor = self._predecessor(self._call_timeout_s(until_s))
-                if predecessor is None:
+                turn, revision = self._turn(self._call_timeout_s(until_s))
+                if not isinstance(turn, Enter):
+                    self._wait_for_change(turn.path, revision, until_s, cancelled)
+                elif self._step_in(turn, self._call_timeout_s(until_s)):
                     return
-                self._wait_for_change(*predecessor, until_s, cancelled)
-            except StoreUnavailableError:
+            except (StoreUnavailableError, OutcomeUnknownError):
                 # Our place in the queue is worth more than a hiccup of the store.
                 self._check_time(until_s)
                 self.session.lost.wait(UNAVAILABLE_PAUSE_S)
 
     def _wait_for_change(
         self,
-        key: str,
+        path: str,
         revision: Revision,
         until_s: float | None,
         cancelled: threading.Event | None,
@@ -176,20 +212,30 @@ class Contender:
         while not has_changed:
             left_s = self._check_time(until_s)
             has_changed = self.session.backend.wait_for_change(
-                key, revision, min(left_s, WAIT_SLICE_S)
+                path, revision, min(left_s, WAIT_SLICE_S)
             )
             self._check_called_off(cancelled)
 
-    def _predecessor(self, timeout_s: float) -> tuple[str, Revision] | None:
-        """The contender just before us and the revision it was seen at; None when we are first."""
+    def _turn(self, timeout_s: float) -> tuple[Turn, Revision]:
+        """What the rule says, and the revision of the queue it looked at."""
         listing = self.session.backend.list(self._directory, timeout_s)
-        previous: Record | None = None
-        for record in listing.records:
+        for position, record in enumerate(listing.records):
             if record.key == self.key and record.created == self.created:
-                return None if previous is None else (previous.key, listing.revision)
-            previous = record
+                return self._rule(listing.records, position), listing.revision
         self.session.check()
         raise GrantLostError(f"{self.key!r} was removed from the queue")
+
+    def _step_in(self, turn: Enter, timeout_s: float) -> bool:
+        """Write down that it is inside, where the rule asks for it; False when that came late."""
+        if turn.claim is None:
+            return True
+        try:
+            self.session.backend.transact(
+                [self.guard, *turn.checks], [Update(self.key, turn.claim.to_bytes())], timeout_s
+            )
+        except ConflictError:
+            return False
+        return True
 
     def _check_called_off(self, cancelled: threading.Event | None) -> None:
         self.session.check()

@@ -27,6 +27,7 @@ from pliska.locks.errors import ConflictError, GrantLostError, LockUsageError, S
 from pliska.locks.grant import Grant
 from pliska.locks.name import check_name
 from pliska.locks.session import Session
+from pliska.locks.turn import exclusive
 
 VALUE_BYTES_MAX = 64 * 1024
 CANDIDATE_ID_CHARACTERS_MAX = 200
@@ -110,7 +111,9 @@ class Election:
             StoreError: The store could not take the candidacy or the leader record.
         """
         candidacy = {"candidate_id": self.candidate_id, "value": _to_text(self._value)}
-        contender = Contender(self._session, _candidates_directory(self.name), _to_json(candidacy))
+        contender = Contender(
+            self._session, _candidates_directory(self.name), _to_json(candidacy), exclusive
+        )
         contender.acquire(deadline_of(self._session, timeout_s), cancelled)
         try:
             self._write_leader_record(contender)

@@ -14,7 +14,10 @@ LockError
 ├── StaleTokenError            a write under a grant that a later one has overtaken
 ├── NotHeldError               release or check of something that is not held
 ├── ForkedProcessError         a client of the parent process was used in a forked child
+├── BrokenBarrierError         somebody who had arrived at the barrier did not stay
+├── TransferFailedError        the named successor does not lead
 └── LockUsageError             the caller's mistake: a bad address, name, value or lease
+    └── UpgradeRefusedError    who reads asked to write: it would wait for itself
 """
 
 
@@ -90,7 +93,23 @@ class ForkedProcessError(LockError):
     """A client made in the parent process was used in a forked child. Connect again there."""
 
 
+class BrokenBarrierError(LockError):
+    """Somebody who had arrived at the barrier did not stay. Enter again: a new generation."""
+
+    exit_code = 4
+
+
+class TransferFailedError(LockError):
+    """The named successor does not lead; the message says who does."""
+
+    exit_code = 4
+
+
 class LockUsageError(LockError, ValueError):
     """The caller's mistake: a bad address, name, value or lease."""
 
     exit_code = 2
+
+
+class UpgradeRefusedError(LockUsageError):
+    """Who holds a lock for reading asked to write. Release it first: two who ask would deadlock."""
