@@ -27,7 +27,9 @@ class DnC(Rule):
     Source: Shejwalkar, Houmansadr, "Manipulating the Byzantine: optimizing
     model poisoning attacks and defenses for federated learning", NDSS 2021,
     Algorithm 2. Bound n >= 2f + 1 and n >= iterations * ceil(c f) + 1, without
-    which nobody might be left. Cost O(n^2 columns) an iteration, one read of
+    which nobody might be left. It bears lies that stand out one by one; a huge
+    one sets the direction alone and hides another, so cap lengths before it
+    (`ARC() | DnC(f=2)`). Cost O(n^2 columns) an iteration, one read of
     the rows kept, and O(n^2 d) for the report. No deviation. The report's margin
     is 1 - the share of iterations that dropped the row, or below 0 for dropped
     rows.

@@ -149,11 +149,11 @@ class Points:
         vector = self.rows.tensors[0].new_empty(self.rows.d, dtype=self.rows.dtype)
         kept = torch.zeros(self.n, dtype=torch.float64)
         distances = torch.zeros(self.rows.n, dtype=torch.float64)
-        matrix = self.matrix.to(vector.device)
+        mix = _mixer(self.matrix.to(vector.device))
         for columns in self.rows.spans(self.rows.d):
             block = self._all.block(columns).to(torch.float64)
             measured = max(0, min(self.rows.measured - columns.start, block.shape[1]))
-            mixed = (matrix @ block).to(self.rows.dtype)
+            mixed = mix(block).to(self.rows.dtype)
             made = reduction(Rows(tuple(mixed), measured))
             vector[columns] = made.vector
             kept += torch.tensor(made.kept, dtype=torch.float64)
@@ -179,6 +179,15 @@ class Points:
         whole = weights[:, : self.n] @ self.matrix
         whole[:, self.rows.n :] += weights[:, self.n :]
         return whole
+
+
+def _mixer(matrix: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return the product with `matrix`, as a selection of rows where it is nothing else."""
+    ones = matrix == 1
+    if bool((ones.sum(dim=1) == 1).all()) and int(matrix.count_nonzero()) == len(matrix):
+        positions = ones.int().argmax(dim=1)
+        return lambda block: block[positions]
+    return lambda block: matrix @ block
 
 
 def shares(weights: Tensor) -> list[float]:

@@ -95,8 +95,9 @@ def _strongest(
         return _Trial(float((vector - mean).double().norm()), rows)
 
     trials = [trial(rows) for rows in others]
-    for direction in directions:
-        trials.append(_best_strength(trial, partial(_shifted, mean, direction, count)))
+    trials += [
+        _best_strength(trial, partial(_shifted, mean, direction, count)) for direction in directions
+    ]
     return max(trials, key=lambda each: each.harm).rows
 
 
