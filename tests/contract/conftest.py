@@ -7,16 +7,20 @@ import pytest
 
 from pliska.locks import Backend, Session, connect
 from services.consul import ConsulServer
+from services.zookeeper import ZookeeperServer
 
 Connect = Callable[[], Backend]
 OpenSession = Callable[..., Session]
 
+SERVED = ("consul", "zookeeper")
+"""Stores on a server; the fixture that starts it has the same name."""
 
-@pytest.fixture(params=["memory", "embedded", "consul"])
+
+@pytest.fixture(params=["memory", "embedded", *SERVED])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty store."""
-    if request.param == "consul":
-        server: ConsulServer = request.getfixturevalue("consul")
+    if request.param in SERVED:
+        server: ConsulServer | ZookeeperServer = request.getfixturevalue(request.param)
         return server.fresh_address()
     return {
         "memory": f"memory:{tmp_path.name}-{request.node.name}",

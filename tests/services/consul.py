@@ -21,7 +21,7 @@ SESSION_TTL_MIN = "100ms"
 HOW_TO_GET = (
     "no Consul here: put `consul` (1.8.7 or newer) on PATH, or name it by "
     "PLISKA_TEST_CONSUL_BINARY, or a running agent by PLISKA_TEST_CONSUL=host:port "
-    "(`docker compose up -d consul` brings one to 127.0.0.1:8500); on Debian the tests install it "
+    "(`docker compose up -d` brings one to 127.0.0.1:8500); on Debian the tests install it "
     "themselves when they run as root"
 )
 

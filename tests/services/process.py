@@ -5,7 +5,6 @@ thread that started it is gone. Knows nothing of what the server does.
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -14,13 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
+TETHER = ("setpriv", "--pdeathsig", "KILL")
+"""Has the kernel kill what follows when the thread that started it is gone (util-linux)."""
 START_TIMEOUT_S = 60.0
 """Generous: a Java virtual machine on a busy machine with two cores."""
 STOP_TIMEOUT_S = 10.0
 TAIL_BYTES = 6_000
-
-_prctl = ctypes.CDLL(None).prctl
 
 
 class ServiceFailedError(Exception):
@@ -56,12 +54,11 @@ class ServiceProcess:
         """Start without waiting for it to answer."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command,
+                [*TETHER, *self._command],
                 cwd=self._directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
             )
 
     def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:

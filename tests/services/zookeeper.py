@@ -24,7 +24,7 @@ DEBIAN_JARS = Path("/usr/share/java")
 HOW_TO_GET = (
     "no ZooKeeper here: `apt-get install zookeeper default-jre-headless` as root, or name an "
     "unpacked release by PLISKA_TEST_ZOOKEEPER_HOME, or a running server by "
-    "PLISKA_TEST_ZOOKEEPER=host:port (`docker compose up -d zookeeper` brings one to 127.0.0.1:2181)"
+    "PLISKA_TEST_ZOOKEEPER=host:port (`docker compose up -d` brings one to 127.0.0.1:2181)"
 )
 
 

@@ -1,0 +1,249 @@
+"""ZooKeeper as a store: one connection for records and watches, one for each session.
+
+A record is a node; revisions are zxids. Needs ZooKeeper 3.6 or newer; kazoo
+carries connections and sessions, and none of its recipes is used.
+
+What it promises, and what not: writes are linearizable and survive the loss of
+a minority of servers. A read follows a `sync` on the same connection, so it
+sees what was acknowledged before it began, except in the moments before a
+leader that was voted out notices. A server that has lost its leader may still
+acknowledge a renewal, and the lease then runs out at the leader by up to half
+a tick before its holder thinks so; a fencing token or a guard is what protects
+a write then, as always.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+from pliska.locks.backends.base import (
+    CALL_TIMEOUT_S,
+    BackendSession,
+    Change,
+    Check,
+    Create,
+    Delete,
+    Guarantee,
+    Listing,
+    Record,
+    Revision,
+    Unmodified,
+    Update,
+)
+from pliska.locks.backends.keys import check_key, check_operations
+from pliska.locks.backends.transactional import TransactionalBackend
+from pliska.locks.backends.zookeeper_connection import Purpose
+from pliska.locks.backends.zookeeper_link import ZookeeperLink
+from pliska.locks.backends.zookeeper_options import ZookeeperOptions
+from pliska.locks.backends.zookeeper_plan import Layout
+from pliska.locks.backends.zookeeper_reads import Node, read_children, read_nodes
+from pliska.locks.backends.zookeeper_session import ZookeeperSession
+from pliska.locks.backends.zookeeper_watch import ZookeeperWatcher
+from pliska.locks.backends.zookeeper_writes import Applied, Writer
+from pliska.locks.clock import SystemClock
+from pliska.locks.errors import (
+    LockError,
+    LockUsageError,
+    OutcomeUnknownError,
+    SessionLostError,
+    StoreUnavailableError,
+)
+from pliska.locks.process import HomeProcess
+
+RECORDS_SESSION_S = 6.0
+"""Session timeout of the connection for records: a frozen server is left after two thirds of it."""
+CLOSE_TIMEOUT_S = 1.0
+
+
+class ZookeeperBackend(TransactionalBackend):
+    """One client of an ensemble."""
+
+    guarantees = frozenset(
+        {Guarantee.LINEARIZABLE_READS, Guarantee.DURABLE_WRITES, Guarantee.CROSS_HOST}
+    )
+
+    def __init__(self, address: str, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Connect.
+
+        Raises:
+            LockUsageError: The address is malformed or names files that cannot be used.
+            AccessDeniedError: The servers refuse the credential.
+            StoreUnavailableError: No server answered within `timeout_s`.
+        """
+        self.address = address
+        self._options = ZookeeperOptions.parse(address)
+        self._layout = Layout(
+            self._options.root,
+            tuple(CREATOR_ALL_ACL if self._options.are_records_private else OPEN_ACL_UNSAFE),
+        )
+        self._home = HomeProcess()
+        self._clock = SystemClock()
+        self._sessions: dict[str, ZookeeperSession] = {}
+        self._watcher = ZookeeperWatcher()
+        self._link = ZookeeperLink(self._options, RECORDS_SESSION_S, Purpose.RECORDS, self._watcher)
+        self._writer = Writer(self._link, self._layout)
+        try:
+            self._link.wait_until_connected(self._clock.now_s() + timeout_s)
+        except BaseException:
+            self._link.leave()
+            raise
+
+    def open_session(self, lease_s: float, timeout_s: float = CALL_TIMEOUT_S) -> ZookeeperSession:
+        """See `Backend.open_session`."""
+        self._home.check()
+        session = ZookeeperSession(self._options, lease_s, timeout_s)
+        over = [id_ for id_, other in list(self._sessions.items()) if not other.link.is_usable]
+        for session_id in over:
+            self._sessions.pop(session_id, None)
+        self._sessions[session.id] = session
+        return session
+
+    def get(self, key: str, timeout_s: float = CALL_TIMEOUT_S) -> Record | None:
+        """See `Backend.get`."""
+        self._home.check()
+        check_key(key)
+        until_s = self._clock.now_s() + timeout_s
+        (node,), _ = read_nodes(self._link, [self._layout.path(key)], until_s)
+        return None if node is None or node.is_directory else node.record(key)
+
+    def list(self, directory: str, timeout_s: float = CALL_TIMEOUT_S) -> Listing:
+        """See `Backend.list`."""
+        self._home.check()
+        check_key(directory)
+        until_s = self._clock.now_s() + timeout_s
+        nodes, revision = self._children(directory, until_s)
+        records = [node.record(key) for key, node in nodes if not node.is_directory]
+        records.sort(key=lambda record: (record.created, record.key))
+        return Listing(tuple(records), revision)
+
+    def directories(self, directory: str, timeout_s: float = CALL_TIMEOUT_S) -> tuple[str, ...]:
+        """See `Backend.directories`."""
+        self._home.check()
+        check_key(directory)
+        nodes, _ = self._children(directory, self._clock.now_s() + timeout_s)
+        names = (key.rpartition("/")[2] for key, node in nodes if node.has_children)
+        return tuple(sorted(names))
+
+    def create(
+        self,
+        key: str,
+        value: bytes,
+        session: BackendSession | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> Record:
+        """See `Backend.create`. The outcome is found out here when the record is a session's."""
+        if session is None:
+            return super().create(key, value, None, timeout_s)
+        until_s = self._clock.now_s() + timeout_s
+        if isinstance(session, ZookeeperSession):
+            self._sessions.setdefault(session.id, session)  # it may be another backend's
+        own = self._session(session.id)
+        before = own.link.last_zxid
+        try:
+            return super().create(key, value, session, timeout_s)
+        except OutcomeUnknownError as error:
+            # Once its session is heard again, no earlier request of it is on the way.
+            own.renew(until_s - self._clock.now_s())
+            record = self.get(key, until_s - self._clock.now_s())
+            if record is None or record.session_id != own.id or record.created <= before:
+                raise StoreUnavailableError(f"{key!r} was not created: {error}") from error
+            return record
+
+    def update(
+        self, key: str, value: bytes, expected: Revision, timeout_s: float = CALL_TIMEOUT_S
+    ) -> Record:
+        """See `Backend.update`."""
+        applied = self._apply([Unmodified(key, expected)], [Update(key, value)], timeout_s)
+        before = applied.record_before(key)
+        return replace(before, value=value, modified=applied.revision)
+
+    def transact(
+        self,
+        checks: Sequence[Check],
+        changes: Sequence[Change],
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> Revision:
+        """See `Backend.transact`. All created ephemeral records must be of one session."""
+        return self._apply(checks, changes, timeout_s).revision
+
+    def wait_for_change(self, path: str, after: Revision, timeout_s: float) -> bool:
+        """See `Backend.wait_for_change`."""
+        self._home.check()
+        check_key(path)
+        return self._watcher.wait(self._link, self._layout.path(path), after, timeout_s)
+
+    def close(self) -> None:
+        """See `Backend.close`."""
+        self._home.check()
+        self._link.close(CLOSE_TIMEOUT_S)
+        for session in list(self._sessions.values()):
+            session.link.leave()
+
+    def _children(
+        self, directory: str, until_s: float
+    ) -> tuple[Iterator[tuple[str, Node]], Revision]:
+        names, revision = read_children(self._link, self._layout.path(directory), until_s)
+        keys = [f"{directory}/{name}" for name in names or ()]
+        nodes, _ = read_nodes(self._link, [self._layout.path(key) for key in keys], until_s)
+        found = ((k, node) for k, node in zip(keys, nodes, strict=True) if node is not None)
+        return found, revision
+
+    def _apply(
+        self, checks: Sequence[Check], changes: Sequence[Change], timeout_s: float
+    ) -> Applied:
+        self._home.check()
+        check_operations(checks, changes)
+        until_s = self._clock.now_s() + timeout_s
+        creator = self._creator(changes)
+        deleter = next(filter(None, (self._owner(change) for change in changes)), None)
+        session = creator or deleter
+        link = self._link if session is None else session.link
+        created = {each.key for each in changes if isinstance(each, Create) and each.session_id}
+        if creator is not None:
+            creator.keys |= created
+        try:
+            applied = self._writer.apply(link, checks, changes, self._is_own, until_s)
+        except OutcomeUnknownError:
+            raise
+        except LockError:
+            if creator is not None:
+                creator.keys -= created
+            raise
+        for change in changes:
+            owner = self._owner(change)
+            if owner is not None:
+                owner.keys.discard(change.key)
+        return applied
+
+    def _creator(self, changes: Sequence[Change]) -> ZookeeperSession | None:
+        """The session that created records are to belong to."""
+        ids = {each.session_id for each in changes if isinstance(each, Create)} - {None}
+        if not ids:
+            return None
+        if len(ids) > 1:
+            raise LockUsageError("on ZooKeeper one transaction creates records of one session only")
+        return self._session(str(*ids))
+
+    def _session(self, session_id: str) -> ZookeeperSession:
+        session = self._sessions.get(session_id)
+        if session is None or not session.link.is_usable:
+            raise SessionLostError(
+                f"session {session_id} has ended or is not of this client: open a new one"
+            )
+        return session
+
+    def _owner(self, change: Change) -> ZookeeperSession | None:
+        """The session of ours that a deleted record belongs to.
+
+        Its own connection carries the deletion, behind a creation whose answer was lost.
+        """
+        if not isinstance(change, Delete):
+            return None
+        for session in list(self._sessions.values()):
+            if change.key in session.keys and session.link.is_usable:
+                return session
+        return None
+
+    def _is_own(self, key: str) -> bool:
+        return any(key in session.keys for session in list(self._sessions.values()))

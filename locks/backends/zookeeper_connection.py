@@ -1,0 +1,268 @@
+"""kazoo's connection, changed where its behaviour would break a lease or a deadline.
+
+kazoo has no seam for what is needed here, so this subclasses its connection
+handler: it is the one file that knows kazoo's insides. Called by
+`zookeeper_link`, which has the deadlines.
+"""
+
+import contextlib
+import logging
+import socket
+import threading
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
+from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
+from kazoo.protocol.serialization import CloseInstance, Connect, Watch
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import KazooRetry
+
+from pliska.locks.backends.zookeeper_options import Tls, ZookeeperOptions
+
+CONNECT_TIMEOUT_S_MIN = 0.5
+CONNECT_TIMEOUT_S_MAX = 3.0
+"""How long one server has to take a connection and to answer its first request."""
+RECONNECT_PAUSE_S = 0.05
+RECONNECT_PAUSE_S_MAX = 1.0
+CLOSE_GRACE_S = 0.5
+
+_log = logging.getLogger(__name__)
+# kazoo's debug messages show credentials, so its logger never gets that far.
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(logging.INFO)
+
+
+class Purpose(Enum):
+    """What a connection is for."""
+
+    RECORDS = auto()
+    """Reads, watches and changes: reconnects for ever and keeps itself alive."""
+    SESSION = auto()
+    """A lease: only `renew` keeps it alive, and it ends with its session."""
+
+
+class Events(Protocol):
+    """Who is told what the connection's thread sees. No method may block."""
+
+    def on_reply(self, zxid: int) -> None:
+        """A reply came; the server had applied `zxid`."""
+
+    def on_event(self, path: str) -> None:
+        """A watched node changed."""
+
+    def on_disconnect(self) -> None:
+        """The connection is gone, and its watches with it."""
+
+
+class Answer(AsyncResult):  # type: ignore[misc] # kazoo has no types
+    """The answer to one request, which can be taken back until it is sent."""
+
+    def __init__(self, client: KazooClient) -> None:
+        super().__init__(client.handler)
+        self._sending = threading.Lock()
+        self._is_given_up = False
+        self.was_sent = False
+
+    def claim(self) -> bool:
+        """The connection is about to send the request; False when it was taken back."""
+        with self._sending:
+            self.was_sent = not self._is_given_up
+            return self.was_sent
+
+    def take_back(self) -> bool:
+        """Never send the request; False when it is too late."""
+        with self._sending:
+            self._is_given_up = not self.was_sent
+            return self._is_given_up
+
+
+class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
+    """The handler of one client's connection; its loop runs in a thread of kazoo's.
+
+    Attributes:
+        negotiated_s: The session timeout that the server granted.
+        last_failure: Why the last attempt to connect failed; empty after a success.
+        is_close_acknowledged: Whether the server confirmed the end of the session.
+    """
+
+    def __init__(self, client: KazooClient, purpose: Purpose, events: Events | None) -> None:
+        """Take the place of `client`'s own handler."""
+        given = client._connection
+        super().__init__(client, given.retry_sleeper, _kazoo_log, given.sasl_options)
+        client._connection = self
+        self._purpose = purpose
+        self._events = events
+        self.negotiated_s: float = client._session_timeout / 1000
+        self.last_failure = ""
+        self.is_close_acknowledged = False
+
+    @property
+    def session_id(self) -> str:
+        """The session's id, as servers print it; zeros before the first connection."""
+        return f"{(self.client._session_id or 0) & (2**64 - 1):016x}"
+
+    @property
+    def is_credential_refused(self) -> bool:
+        """Whether the servers refused the credential; kazoo then connects no more."""
+        return bool(self.client._state == KeeperState.AUTH_FAILED)
+
+    def submit(self, request: object, answer: Answer) -> None:
+        """Send a request soon. kazoo's public calls take no deadline."""
+        self.client._call(request, answer)
+
+    def stay_disconnected(self) -> None:
+        """Begin no further session after one that has ended."""
+        self.client._stopped.set()
+
+    def cut(self) -> None:
+        """Break the connection, so that kazoo looks for another server."""
+        connection = self._socket
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def end_session(self, timeout_s: float) -> None:
+        """Close the session, and stop as `leave` does once the server knows or the time is over.
+
+        kazoo's own `stop` waits ten seconds and then without limit when the
+        server is frozen.
+        """
+        self.client._stopped.set()
+        self.client._queue.append((CloseInstance, None))
+        self._wake()
+        self.connection_stopped.wait(max(0.0, timeout_s))
+        self.leave()
+
+    def leave(self) -> None:
+        """Free the connection and its threads; the session is left to run out."""
+        self.client._stopped.set()
+        if not self.connection_stopped.is_set():
+            self.cut()
+            self._wake()
+        if self.connection_stopped.wait(CLOSE_GRACE_S):
+            self._connection_routine.join(CLOSE_GRACE_S)
+            self.close()
+            self.client.handler.stop()
+        else:
+            _log.warning("a connection to ZooKeeper takes its time to end")
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            self._write_sock.send(b"\0")
+
+    def _connect_attempt(self, host: str, hostip: str, port: int, retry: KazooRetry) -> object:
+        try:
+            return super()._connect_attempt(host, hostip, port, retry)
+        except Exception as error:  # noqa: BLE001 - or the thread would end, and nobody reconnect
+            self.last_failure = f"{type(error).__name__}: {error}"
+            if self.client._state != KeeperState.CONNECTING:
+                self.client._session_callback(KeeperState.CONNECTING)
+            return None
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        try:
+            read_timeout, connect_timeout = super()._connect(host, hostip, port)
+        except Exception as error:
+            self.last_failure = f"{host}:{port}: {str(error) or type(error).__name__}"
+            raise
+        self.last_failure = ""
+        self.negotiated_s = read_timeout * 1.5 / 1000  # kazoo made two thirds of it
+        return read_timeout, connect_timeout
+
+    def _invoke(self, timeout: float, request: object, xid: int | None = None) -> Any:
+        if isinstance(request, Connect):
+            # A short lease does not make the server's disk any faster.
+            timeout = _connect_timeout_s(timeout)
+        return super()._invoke(timeout, request, xid)
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        queue = self.client._queue
+        answer = queue[0][1] if queue else None
+        if isinstance(answer, Answer) and not answer.claim():
+            queue.popleft()
+            self._read_sock.recv(1)
+        else:
+            super()._send_request(read_timeout, connect_timeout)
+
+    def _send_ping(self, connect_timeout: float) -> None:
+        if self._purpose is Purpose.RECORDS:
+            super()._send_ping(connect_timeout)
+
+    def _read_socket(self, read_timeout: float) -> object:
+        response = super()._read_socket(read_timeout)
+        if response == CLOSE_RESPONSE:
+            self.is_close_acknowledged = True
+        return response
+
+    def _read_response(self, header: Any, buffer: bytes, offset: int) -> object:
+        if self._events is not None and header.zxid > 0:
+            self._events.on_reply(header.zxid)
+        return super()._read_response(header, buffer, offset)
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        event, _ = Watch.deserialize(buffer, offset)
+        if self._events is not None:
+            self._events.on_event(event.path)
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+    """Gives one server no more time than is left for trying the others."""
+
+    def create_connection(self, *arguments: Any, timeout: float, **named: Any) -> socket.socket:
+        """Open a connection in less than the time of a session."""
+        connection: socket.socket = super().create_connection(
+            *arguments, timeout=_connect_timeout_s(timeout), **named
+        )
+        return connection
+
+
+def kazoo_client(options: ZookeeperOptions, session_timeout_s: float) -> KazooClient:
+    """Make a client that is not started yet."""
+    handler = _Handler()
+    retry = KazooRetry(
+        max_tries=-1,
+        delay=RECONNECT_PAUSE_S,
+        backoff=2,
+        max_delay=RECONNECT_PAUSE_S_MAX,
+        sleep_func=handler.sleep_func,
+    )
+    digest = [] if options.digest is None else [("digest", options.digest.secret)]
+    return KazooClient(
+        hosts=options.hosts,
+        timeout=session_timeout_s,
+        handler=handler,
+        auth_data=digest,
+        sasl_options=_sasl_options(options),
+        connection_retry=retry,
+        logger=_kazoo_log,
+        **_tls_options(options.tls),
+    )
+
+
+def _connect_timeout_s(session_timeout_s: float) -> float:
+    return min(CONNECT_TIMEOUT_S_MAX, max(CONNECT_TIMEOUT_S_MIN, session_timeout_s / 3))
+
+
+def _sasl_options(options: ZookeeperOptions) -> dict[str, str] | None:
+    if options.sasl_mechanism is None:
+        return None
+    if options.sasl is None:
+        return {"mechanism": options.sasl_mechanism}
+    user, password = options.sasl.user_and_password
+    return {"mechanism": options.sasl_mechanism, "username": user, "password": password}
+
+
+def _tls_options(tls: Tls | None) -> dict[str, object]:
+    if tls is None:
+        return {}
+    return {
+        "use_ssl": True,
+        "ca": tls.ca,
+        "certfile": tls.certificate,
+        "keyfile": tls.key,
+        "keyfile_password": None if tls.key_password is None else tls.key_password.secret,
+        "verify_certs": True,
+        "check_hostname": tls.is_host_verified,
+    }

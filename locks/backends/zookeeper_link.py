@@ -1,0 +1,257 @@
+"""One connection to ZooKeeper with the deadlines that kazoo does not keep.
+
+Nothing waits in kazoo's queue: a call made while there is no connection waits
+here, and whatever it waits for, it ends at its own deadline. A request that
+was given up before it was sent is never sent, so its caller knows that nothing
+was applied; one that was sent has an unknown outcome.
+
+Knows nothing of records. Used by the ZooKeeper backend, its sessions and its
+watcher.
+"""
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    InvalidACLError,
+    NoAuthError,
+    SessionExpiredError,
+    SessionMovedError,
+    UnimplementedError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import Sync
+from kazoo.protocol.states import KazooState
+
+from pliska.locks.backends.zookeeper_connection import (
+    Answer,
+    Connection,
+    Events,
+    Purpose,
+    kazoo_client,
+)
+from pliska.locks.backends.zookeeper_options import ZookeeperOptions
+from pliska.locks.backends.zookeeper_requests import Operation, ReadMany, Reply, Transaction
+from pliska.locks.clock import SystemClock
+from pliska.locks.errors import (
+    AccessDeniedError,
+    LockError,
+    OutcomeUnknownError,
+    SessionLostError,
+    StoreFormatError,
+    StoreUnavailableError,
+)
+
+_CONNECTION_LOST = (ConnectionLoss, ConnectionClosedError, SessionMovedError, SessionExpiredError)
+
+
+class ZookeeperLink:
+    """A connection that reconnects, until it is closed. Safe to use from any thread."""
+
+    def __init__(
+        self,
+        options: ZookeeperOptions,
+        session_timeout_s: float,
+        purpose: Purpose,
+        events: Events | None = None,
+    ) -> None:
+        """Prepare and begin to connect.
+
+        Args:
+            options: Servers and credentials.
+            session_timeout_s: How long the server shall wait for a sign of life.
+            purpose: What the link is for.
+            events: Told of replies and watches, if anybody is.
+        """
+        self.client = kazoo_client(options, session_timeout_s)
+        self._options = options
+        self._purpose = purpose
+        self._events = events
+        self._clock = SystemClock()
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._has_ended = False
+        self._connection = Connection(self.client, purpose, events)
+        self.client.add_listener(self._on_state)
+        self.client.start_async()
+
+    @property
+    def session_id(self) -> str:
+        """The session's id, as servers print it."""
+        return self._connection.session_id
+
+    @property
+    def session_timeout_s(self) -> float:
+        """What the server granted."""
+        return self._connection.negotiated_s
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction that this connection has heard of."""
+        return int(self.client.last_zxid)
+
+    def wait_until_connected(self, until_s: float) -> None:
+        """Wait for the connection.
+
+        Raises:
+            StoreUnavailableError: There was none in time, or the link is closed.
+            SessionLostError: The session has ended; only with `Purpose.SESSION`.
+            AccessDeniedError: The servers refuse the credential.
+        """
+        with self._changed:
+            while True:
+                self._check_usable()
+                if self.client.connected:
+                    return
+                left_s = until_s - self._clock.now_s()
+                if left_s <= 0:
+                    raise StoreUnavailableError(
+                        f"no connection to ZooKeeper at {self._options.hosts} in time"
+                        f"{self._because()}"
+                    )
+                self._changed.wait(left_s)
+
+    def read(self, operations: Sequence[Operation], until_s: float) -> Reply:
+        """Read, at one moment, what was acknowledged to anybody before this call.
+
+        Raises:
+            The errors of `wait_until_connected`.
+        """
+        while True:
+            # On one connection the server answers in order: the read sees what the sync brought.
+            synced = self._send(Sync(self._options.root or "/"), until_s)
+            answer = self._send(ReadMany(operations), until_s)
+            try:
+                reply: Reply = self._wait(answer, until_s)
+                self._wait(synced, until_s)
+            except StoreUnavailableError:
+                if self._clock.now_s() >= until_s:
+                    raise
+            else:
+                return reply
+
+    def transact(self, operations: Sequence[Operation], until_s: float) -> Reply:
+        """Apply all or nothing; an exception among the results says that it was nothing.
+
+        Raises:
+            OutcomeUnknownError: It was sent, and no answer came.
+            The errors of `wait_until_connected`: nothing was applied.
+        """
+        answer = self._send(Transaction(operations), until_s)
+        try:
+            (reply,) = self._wait(answer, until_s)
+        except StoreUnavailableError as error:
+            if not answer.was_sent:
+                raise
+            raise OutcomeUnknownError(
+                f"ZooKeeper at {self._options.hosts} was sent a change and the answer was lost: "
+                "read before trying again"
+            ) from error
+        return reply  # type: ignore[no-any-return]
+
+    def ask(self, request: object, until_s: float) -> Any:
+        """Send one request that changes no record, and wait for its answer.
+
+        Raises:
+            The errors of `wait_until_connected`, also when no answer came in time.
+        """
+        return self._wait(self._send(request, until_s), until_s)
+
+    def send_unanswered(self, request: object) -> None:
+        """Send a request that nobody waits for; without a connection it is not sent."""
+        if self.client.connected:
+            self._connection.submit(request, Answer(self.client))
+
+    def cut_connection(self) -> None:
+        """Break the connection, so that another server is tried."""
+        self._connection.cut()
+
+    def close(self, timeout_s: float) -> bool:
+        """End the session and free the connection; harmless when that was done.
+
+        Returns:
+            Whether the session is over: the server confirmed it, or had ended it before.
+        """
+        until_s = self._clock.now_s() + timeout_s
+        with contextlib.suppress(LockError):
+            self.wait_until_connected(until_s)
+        if self._take_down():
+            self._connection.end_session(until_s - self._clock.now_s())
+        return self._has_ended or self._connection.is_close_acknowledged
+
+    def leave(self) -> None:
+        """Free the connection; the session is left to run out."""
+        if self._take_down():
+            self._connection.leave()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is neither closed nor over with its session."""
+        return not self._is_closed and not self._has_ended
+
+    def _take_down(self) -> bool:
+        """Refuse further calls; False when they were refused before."""
+        with self._changed:
+            was_closed, self._is_closed = self._is_closed, True
+            self._changed.notify_all()
+        return not was_closed
+
+    def failure(self, error: object) -> LockError:
+        """What an error of kazoo's means."""
+        where = f"ZooKeeper at {self._options.hosts}"
+        if isinstance(error, SessionExpiredError) and self._purpose is Purpose.SESSION:
+            return self._session_lost()
+        if isinstance(error, NoAuthError | AuthFailedError | InvalidACLError):
+            return AccessDeniedError(
+                f"{where} refuses access: check the credential ({self._options.credential_source})"
+            )
+        if isinstance(error, UnimplementedError):
+            return StoreFormatError(f"{where} is too old: Pliska needs ZooKeeper 3.6 or newer")
+        if isinstance(error, _CONNECTION_LOST):
+            return StoreUnavailableError(f"the connection to {where} was lost")
+        return StoreFormatError(f"{where} answered {type(error).__name__}")
+
+    def _send(self, request: object, until_s: float) -> Answer:
+        self.wait_until_connected(until_s)
+        answer = Answer(self.client)
+        self._connection.submit(request, answer)
+        return answer
+
+    def _wait(self, answer: Answer, until_s: float) -> Any:
+        try:
+            return answer.get(timeout=max(0.0, until_s - self._clock.now_s()))
+        except KazooTimeoutError as error:
+            answer.take_back()
+            raise StoreUnavailableError(
+                f"ZooKeeper at {self._options.hosts} did not answer in time"
+            ) from error
+        except Exception as error:
+            raise self.failure(error) from error
+
+    def _because(self) -> str:
+        return f": {self._connection.last_failure}" if self._connection.last_failure else ""
+
+    def _check_usable(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailableError("this client of ZooKeeper is closed: connect again")
+        if self._connection.is_credential_refused:
+            raise self.failure(AuthFailedError())
+        if self._has_ended:
+            raise self._session_lost()
+
+    def _session_lost(self) -> SessionLostError:
+        return SessionLostError("ZooKeeper has ended the session: open a new one")
+
+    def _on_state(self, state: str) -> None:
+        if state == KazooState.LOST and self._purpose is Purpose.SESSION:
+            self._has_ended = True
+            self._connection.stay_disconnected()
+        if state != KazooState.CONNECTED and self._events is not None:
+            self._events.on_disconnect()
+        with self._changed:
+            self._changed.notify_all()

@@ -1,0 +1,130 @@
+"""Reads records out of ZooKeeper's nodes, and says which nodes are only directories.
+
+A record is a node with the record's value. The nodes above it that are no
+records themselves carry `DIRECTORY` as their data. Used by the ZooKeeper
+backend and its watcher.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import GetChildren, GetData
+
+from pliska.locks.backends.base import Record, Revision
+from pliska.locks.backends.keys import directory_of
+from pliska.locks.backends.zookeeper_link import ZookeeperLink
+from pliska.locks.backends.zookeeper_requests import Operation, Result
+
+DIRECTORY = b"\0pliska directory"
+"""Data of a node that is no record but has records below it."""
+
+READS_MAX = 200
+"""Reads in one request; what they answer stays within tens of megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What one read found.
+
+    Attributes:
+        created: zxid of its creation.
+        modified: zxid of the last change of its data.
+        children_changed: zxid of the last creation or deletion below it.
+        version: How often its data was changed.
+        owner: The session whose end deletes it; 0 for none.
+        has_children: Whether there are nodes below it.
+    """
+
+    data: bytes
+    created: int
+    modified: int
+    children_changed: int
+    version: int
+    owner: int
+    has_children: bool
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is no record."""
+        return self.data == DIRECTORY
+
+    def record(self, key: str) -> Record:
+        """The record that it is."""
+        session_id = f"{self.owner & (2**64 - 1):016x}" if self.owner else None
+        return Record(key, self.data, Revision(self.created), Revision(self.modified), session_id)
+
+
+def read_nodes(
+    link: ZookeeperLink, paths: Sequence[str], until_s: float
+) -> tuple[list[Node | None], Revision]:
+    """Read nodes, None for those that do not exist, and the revision of the first read."""
+    nodes: list[Node | None] = []
+    revision: int | None = None
+    for start in range(0, len(paths), READS_MAX):
+        operations: list[Operation] = [
+            GetData(path, None) for path in paths[start : start + READS_MAX]
+        ]
+        reply = link.read(operations, until_s)
+        revision = reply.zxid if revision is None else revision
+        nodes += [_node(link, result) for result in reply.results]
+    return nodes, Revision(revision or 0)
+
+
+def read_children(
+    link: ZookeeperLink, path: str, until_s: float
+) -> tuple[list[str] | None, Revision]:
+    """Read the names of the nodes below one, None when it does not exist."""
+    reply = link.read([GetChildren(path, None)], until_s)
+    (names,) = reply.results
+    if isinstance(names, NoNodeError):
+        return None, Revision(reply.zxid)
+    if not isinstance(names, list):
+        raise link.failure(names)
+    return names, Revision(reply.zxid)
+
+
+def last_change(link: ZookeeperLink, path: str, until_s: float) -> int:
+    """Read at which revision the record `path`, or one directly below it, changed last.
+
+    It may be too late but never too early: a directory that comes or goes
+    looks like a record, and where there is no node, any change beside it or
+    beside a node above it counts.
+    """
+    names, _ = read_children(link, path, until_s)
+    if names is None:
+        return _last_change_above(link, path, until_s)
+    nodes, _ = read_nodes(link, [path, *(f"{path}/{name}" for name in names)], until_s)
+    own, children = nodes[0], nodes[1:]
+    if own is None:
+        return last_change(link, path, until_s)
+    changes = [node.modified for node in children if node is not None and not node.is_directory]
+    return max([own.children_changed, 0 if own.is_directory else own.modified, *changes])
+
+
+def _last_change_above(link: ZookeeperLink, path: str, until_s: float) -> int:
+    above = []
+    while path:
+        path = directory_of(path)
+        above.append(path or "/")
+    reply = link.read([GetData(each, None) for each in above], until_s)
+    nearest = next(result for result in reply.results if not isinstance(result, NoNodeError))
+    node = _node(link, nearest)
+    return 0 if node is None else node.children_changed
+
+
+def _node(link: ZookeeperLink, result: Result) -> Node | None:
+    if isinstance(result, NoNodeError):
+        return None
+    if not isinstance(result, tuple):
+        raise link.failure(result)
+    data, stat = result
+    return Node(
+        data,
+        created=stat.czxid,
+        modified=stat.mzxid,
+        children_changed=stat.pzxid,
+        version=stat.version,
+        owner=stat.ephemeralOwner,
+        has_children=stat.numChildren > 0,
+    )
