@@ -1,13 +1,11 @@
 """Locks among real processes that are killed, stopped and forked (S1 to S4, S10; E1, E2, E5)."""
 
-import json
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,52 +19,9 @@ from pliska.locks import (
     connect,
     current_leader,
 )
+from services.lock_process import LockProcess
 
-CLIENT = Path(__file__).with_name("lock_client.py")
-
-
-class Process:
-    """A lock client in a process of its own."""
-
-    def __init__(self, address: str, lease_s: float) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(CLIENT), address, str(lease_s)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.answer()
-
-    def ask(self, *command: object) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(" ".join(map(str, command)) + "\n")
-        self.process.stdin.flush()
-
-    def answer(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return answer
-
-    def do(self, *command: object) -> dict[str, Any]:
-        self.ask(*command)
-        return self.answer()
-
-    def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-        if number == signal.SIGSTOP:
-            state = Path(f"/proc/{self.process.pid}/stat")
-            while state.read_text(encoding="ascii").rpartition(")")[2].split()[0] != "T":
-                time.sleep(0.001)
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            assert stream is not None
-            stream.close()
-
-
-Start = Callable[..., Process]
+Start = Callable[..., LockProcess]
 
 
 @pytest.fixture
@@ -83,10 +38,10 @@ def backend(address: str) -> Iterator[Backend]:
 
 @pytest.fixture
 def start(address: str) -> Iterator[Start]:
-    processes: list[Process] = []
+    processes: list[LockProcess] = []
 
-    def start_one(lease_s: float = 10.0) -> Process:
-        processes.append(Process(address, lease_s))
+    def start_one(lease_s: float = 10.0) -> LockProcess:
+        processes.append(LockProcess(address, lease_s))
         return processes[-1]
 
     yield start_one
