@@ -231,10 +231,14 @@ class ConsulSession:
         return cls(agent, session_id, lease_s)
 
     def renew(self, timeout_s: float) -> None:
-        """See `BackendSession.renew`."""
+        """See `BackendSession.renew`.
+
+        Gives up after a third of the lease, so that a connection that died
+        unnoticed leaves time to try on another.
+        """
         self._home.check()
         try:
-            self._agent.renew_session(self.id, timeout_s)
+            self._agent.renew_session(self.id, min(timeout_s, self.lease_s / 3))
         except OutcomeUnknownError as error:
             raise StoreUnavailableError(f"the session may not be renewed: {error}") from error
 

@@ -95,8 +95,7 @@ class Connections:
                 self._busy.add(connection)
                 return connection
         connection.close()
-        self._check_open()
-        raise AssertionError("unreachable: a closed backend stays closed")
+        raise self._closed_error()
 
     def _opened(self, until_s: float) -> "_Connection":
         place = self._place
@@ -156,13 +155,17 @@ class Connections:
     def _discard(self, connection: "_Connection") -> None:
         with self._lock:
             self._busy.discard(connection)
-        connection.close()
+            # A path that swallows packets spares no connection of the same age.
+            idle, self._idle = self._idle, []
+        for each in (connection, *idle):
+            each.close()
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise StoreUnavailableError(
-                f"the backend {self._place.address} is closed: connect again"
-            )
+            raise self._closed_error()
+
+    def _closed_error(self) -> StoreUnavailableError:
+        return StoreUnavailableError(f"the backend {self._place.address} is closed: connect again")
 
 
 class _Connection:
