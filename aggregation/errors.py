@@ -5,7 +5,7 @@ These are raised only where no answer can be trusted, or the caller is wrong.
 
 AggregationError
 ├── RuleUsageError             the caller's mistake in choosing or setting up a rule or attack
-│   ├── UnknownNameError       no rule or attack has this name
+│   ├── UnknownNameError       no rule, pre-aggregator or attack has this name
 │   ├── ParameterError         a parameter is unknown, missing or has an impossible value
 │   ├── BoundError             n workers are too few for this rule and f
 │   └── SearchLimitError       an exact search would take too long at this n and f
@@ -34,14 +34,16 @@ class RuleUsageError(AggregationError, ValueError):
 
 
 class UnknownNameError(RuleUsageError):
-    """No rule (or attack) has this name.
+    """No rule, pre-aggregator or attack has this name.
 
     Attributes:
+        kind: Which of these was asked for.
         name: What was asked for.
         known: The names there are.
     """
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...]) -> None:
+        self.kind = kind
         self.name = name
         self.known = known
         super().__init__(f"there is no {kind} named {name!r}{suggestion(name, known)}")

@@ -8,7 +8,7 @@ its line and what to write instead.
 from torch import nn
 from torch.utils.data import Dataset, default_collate
 
-from pliska.aggregation.catalog import rule_named, rule_names
+from pliska.aggregation.catalog import pre_names, rule_named, rule_names
 from pliska.aggregation.errors import BoundError, RuleUsageError, UnknownNameError
 from pliska.coordinator.errors import OptimizerError
 from pliska.coordinator.optimizer import optimizer_parameters
@@ -39,14 +39,24 @@ def _check_rule(job: Job) -> None:
     try:
         rule = rule_named(job.rule.name, **parameters)
     except UnknownNameError as error:
+        key, names = (
+            ("rule.name", rule_names()) if error.kind == "rule" else ("rule.pre", pre_names())
+        )
         raise mistake(
-            job, "rule.name", f"there is no rule {error.name!r}", _one_of(rule_names())
+            job, key, f"there is no {error.kind} {error.name!r}", _one_of(names)
         ) from error
     except RuleUsageError as error:
         text = str(error)
         named = (each for each in parameters if repr(each) in text or text.startswith(f"{each} "))
         key = f"rule.{next(named, 'name')}"
         raise mistake(job, key, text, f"write what {job.rule.name} takes") from error
+    if "reference" in rule.uses:
+        raise mistake(
+            job,
+            "rule.name",
+            f"{rule.name} compares with a trusted gradient, and a coordinator has none",
+            "write another rule",
+        )
     for count, key in (
         (job.rounds.workers, "rounds.workers"),
         (job.rounds.quorum, "rounds.quorum"),

@@ -128,7 +128,8 @@ class Stepper:
             AggregationError: The rows are too few or too many are bad; the
                 model is as it was.
         """
-        aggregation = self._rule.aggregate(buffer, rejected=refused)
+        seed = self._seed(self.head.version + 1)
+        aggregation = self._rule.aggregate(buffer, rejected=refused, seed=seed)
         learning_rate = self._model.learning_rate
         base_digest = self.head.parameters_digest
         self._model.apply(aggregation.vector)
@@ -206,6 +207,10 @@ class Stepper:
         while len(self._closed) > CLOSED_ROUNDS_MAX:
             self._closed.popitem(last=False)
 
+    def _seed(self, version: int) -> int:
+        """Return the seed of the round that makes this version: what a rule draws lots with."""
+        return derive_seed("round", self.job.seed, version)
+
     def _record(
         self,
         aggregation: Aggregation[torch.Tensor],
@@ -229,7 +234,7 @@ class Stepper:
             rule_parameters=tuple((name, json.dumps(value)) for name, value in parameters),
             contributions=_contributions(aggregation, slots),
             learning_rate=learning_rate,
-            seed=derive_seed("round", self.job.seed, version),
+            seed=self._seed(version),
             aggregate_digest=vector_digest(aggregation.vector),
             previous=self.head.record_digest,
             issued_at=self._wall_time(),

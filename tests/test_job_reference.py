@@ -2,11 +2,12 @@
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from pliska.aggregation.catalog import rule_names
+from pliska.aggregation.catalog import pre_names, rule_named, rule_names
 from pliska.coordinator.wire.errors import JobFileError
 from pliska.coordinator.wire.expectations import OtherKeys
 from pliska.coordinator.wire.job import Job, parse_job
@@ -56,9 +57,7 @@ def test_the_keys_of_a_section_are_those_of_the_code(title: str) -> None:
 
 
 def example() -> str:
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-    assert isinstance(text, str)
-    return text
+    return str(re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)[0])
 
 
 def test_the_example_is_a_job_and_says_the_least_it_can() -> None:
@@ -82,6 +81,22 @@ def test_the_rules_named_are_those_there_are() -> None:
     line = next(line for line in section("`[rule]`").splitlines() if "A rule of" in line)
     listed = line.partition(": ")[2].partition(". ")[0]
     assert re.findall(r"`(.*?)`", listed) == list(rule_names())
+
+
+def test_the_pre_aggregators_named_are_those_there_are() -> None:
+    listed = section("`[rule]`").partition("They are ")[2].partition(". ")[0]
+    assert re.findall(r"`(.*?)`", listed) == list(pre_names())
+
+
+def test_the_example_of_pre_aggregation_is_a_rule_with_the_bound_that_is_named() -> None:
+    text = re.findall(r"```toml\n(.*?)```", section("`[rule]`"), re.DOTALL)[0]
+    rule = rule_named(**tomllib.loads(text)["rule"])
+    assert rule.title == "arc | bucketing | krum"
+    assert [rule_named("krum", f=f, pre=rule_pre(text)).rows_min for f in (1, 2, 3)] == [9, 13, 17]
+
+
+def rule_pre(text: str) -> object:
+    return tomllib.loads(text)["rule"]["pre"]
 
 
 def test_the_size_limit_is_named() -> None:

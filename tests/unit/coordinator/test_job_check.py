@@ -58,6 +58,18 @@ def test_a_good_job_passes() -> None:
     ("text", "line", "message", "advice"),
     [
         (changed("multi-krum", "multikrum"), 12, "no rule 'multikrum'", "write one of mean,"),
+        (
+            changed("f = 2", 'f = 2\npre = ["nmn"]'),
+            14,
+            "no pre-aggregator 'nmn'",
+            "write one of nnm, bucketing,",
+        ),
+        (
+            changed("multi-krum", "fltrust"),
+            12,
+            "fltrust compares with a trusted gradient, and a coordinator has none",
+            "write another rule",
+        ),
         (changed("f = 2", "g = 2"), 13, "multi-krum has no parameter 'g'", "write what"),
         (changed("f = 2", ""), 12, "multi-krum needs a value for 'f'", "write what"),
         (changed("f = 2", "f = -1"), 13, "f must be a whole number of at least 0", "write what"),
