@@ -1,19 +1,27 @@
-"""The mean of a band of the sorted values, in each coordinate.
+"""The mean of some of the sorted values, in each coordinate, in one read of the rows.
 
-Mean, median and trimmed mean differ only in which ranks they average. Columns
-are sorted block by block with a comparator network of elementwise minima and
-maxima, which is many times faster than a sort of short columns; the network is
-pruned to the comparators that the band depends on.
+Mean, median and trimmed mean average a band of ranks; the mean around the
+median averages the values nearest to it. Rules call `band_mean` and
+`nearest_mean`; the work is done by a compiled kernel where there is one for
+these rows, else by networks of elementwise minima and maxima, else by sorting.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from pliska.aggregation.engine import bands, blocked_networks, sorted_columns
+from pliska.aggregation.engine.compiler import host_for
+from pliska.aggregation.engine.networks import Selection
+from pliska.aggregation.engine.results import RESULTS
+from pliska.aggregation.engine.statistics import Sums, repaired
 from pliska.aggregation.rows import Rows
+
+COMPILED_ELEMENTS_MIN = 1 << 18
+"""Fewer values are done before a kernel is found; their sums are formed in float64 throughout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,72 +40,59 @@ class BandMean:
 
 
 def band_mean(rows: Rows, band: range) -> BandMean:
-    """Average the values whose rank is in `band`, per coordinate, in one pass over the rows.
+    """Average the values whose rank is in `band`, per coordinate.
 
     Cost O(n log^2 n) comparisons per coordinate; sums are in float64. The
     extremes are left out, never subtracted: the sum of all minus the extremes
     loses everything to one huge value.
-    """
-    vector = rows.tensors[0].new_empty(rows.d, dtype=rows.dtype)
-    kept = torch.zeros(rows.n, dtype=torch.float64, device=vector.device)
-    distances = torch.zeros_like(kept)
-    for columns in rows.spans(rows.d):
-        block = rows.block(columns)
-        wires = sorted_rows(block, band) if len(band) < rows.n else list(block)
-        low, high = wires[band.start], wires[band.stop - 1]
-        if len(band) == rows.n:
-            kept += block.shape[1]
-        else:
-            kept += ((block >= low) & (block <= high)).sum(dim=1)
-        total = torch.zeros_like(low, dtype=torch.float64)
-        for rank in band:
-            total += wires[rank]
-        vector[columns] = total / len(band)
-        measured = max(0, min(rows.measured - columns.start, block.shape[1]))
-        gap = block[:, :measured].to(torch.float64) - vector[columns][:measured]
-        distances += gap.square().sum(dim=1)
-    return BandMean(vector, kept.tolist(), distances.tolist())
-
-
-def sorted_rows(block: Tensor, band: range) -> list[Tensor]:
-    """Return rows whose entries at the ranks in `band` are those of the sorted columns.
 
     Args:
-        block: [n, width], finite; not changed.
-        band: Ranks that must be right; the other returned rows hold leftovers.
+        rows: Finite, n >= 1.
+        band: Ranks (0 is the smallest), not empty, within 0..n.
     """
-    wires = list(block.clone())
-    spare = torch.empty_like(block[0])
-    for low, high in comparators(block.shape[0], band):
-        torch.minimum(wires[low], wires[high], out=spare)
-        torch.maximum(wires[low], wires[high], out=wires[high])
-        wires[low], spare = spare, wires[low]
-    return wires
+    return _selected_mean(rows, Selection(rows.n, band))
 
 
-@lru_cache(maxsize=256)
-def comparators(n: int, band: range) -> tuple[tuple[int, int], ...]:
-    """Return pairs of wires to compare and exchange, in order, that sort the ranks in `band`.
+def nearest_mean(rows: Rows, count: int) -> BandMean:
+    """Average the `count` values nearest to the median, per coordinate.
 
-    Batcher's odd-even merge sort for any n (Batcher 1968; Knuth, The Art of
-    Computer Programming 3, 5.2.2, Algorithm M), without the comparators that no
-    rank in `band` depends on.
+    For even n the median is the mean of the two middle values. Of two values
+    equally near the smaller one is taken, which depends on values alone: not
+    on who sent them. Cost as that of `band_mean`.
+
+    Args:
+        rows: Finite, n >= 1.
+        count: 1 to n.
     """
-    network: list[tuple[int, int]] = []
-    top = 1 << max(0, (n - 1).bit_length() - 1)
-    p = top
-    while p > 0:
-        q, r, distance = top, 0, p
-        while True:
-            network += [(i, i + distance) for i in range(n - distance) if i & p == r]
-            if q == p:
-                break
-            distance, q, r = q - p, q // 2, p
-        p //= 2
-    needed = set(band)
-    pruned = []
-    for low, high in reversed(network):
-        if low in needed or high in needed:
-            pruned.append((low, high))
-            needed |= {low, high}
-    return tuple(reversed(pruned))
+    return _selected_mean(rows, Selection(rows.n, range(rows.n), count))
+
+
+def _selected_mean(rows: Rows, selection: Selection) -> BandMean:
+    vector = _result(rows)
+    measured = _sums(rows, selection, slice(0, rows.measured), vector)
+    carried = _sums(rows, selection, slice(rows.measured, rows.d), vector)
+    kept = measured.kept + carried.kept
+    return BandMean(vector, kept.tolist(), measured.distances.tolist())
+
+
+def _result(rows: Rows) -> Tensor:
+    first = rows.tensors[0]
+    if first.device.type == "cpu" and rows.dtype == torch.float32:
+        return RESULTS.vector(rows.d)
+    return first.new_empty(rows.d, dtype=rows.dtype)
+
+
+def _sums(rows: Rows, selection: Selection, columns: slice, vector: Tensor) -> Sums:
+    """Write the result for these columns; return the sums over them."""
+    tensors = rows.tensors
+    if tensors[0].device.type != "cpu":
+        found = sorted_columns.select_mean(tensors, selection, columns, vector)
+        return Sums(*found.cpu().numpy())
+    if rows.dtype == torch.float64 or rows.n * rows.d < COMPILED_ELEMENTS_MIN:
+        return blocked_networks.select_mean(tensors, selection, columns, vector, np.float64)
+    target = host_for(tensors)
+    if target is not None and rows.n <= bands.ROWS_MAX:
+        sums = bands.select_mean(target, tensors, selection, columns, vector)
+    else:
+        sums = blocked_networks.select_mean(tensors, selection, columns, vector, np.float32)
+    return repaired(sums, tensors, vector, columns)

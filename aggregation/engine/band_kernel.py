@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pliska.aggregation.engine.assembly import Function, Lanes, Value, float_literal
 from pliska.aggregation.engine.blocks import LANES
 from pliska.aggregation.engine.elements import Element
-from pliska.aggregation.engine.networks import Exchange, Network, band_network, sorting_network
+from pliska.aggregation.engine.networks import Exchange, Selection
 
 PADDING = 16
 """Extra float32 in a scratch row: rows of equal size would all fall into the same cache sets."""
@@ -30,34 +30,6 @@ ARGUMENTS = {
     "scratch": "ptr",
     "statistics": "ptr",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which values of a column are averaged.
-
-    Attributes:
-        n: Values in a column.
-        band: Ranks that may take part (0 is the smallest).
-        nearest: None averages the whole band. A number averages so many
-            values, those nearest to the median; of two equally near the
-            smaller one.
-    """
-
-    n: int
-    band: range
-    nearest: int | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every value is averaged."""
-        return len(self.band) == self.n and self.nearest in {None, self.n}
-
-    def network(self) -> Network:
-        """Return the network that collects what is averaged."""
-        if self.nearest is not None:
-            return sorting_network(self.n)
-        return band_network(self.n, self.band)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ cannot or need not.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -14,32 +13,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.engine import band_kernel
-from pliska.aggregation.engine.band_kernel import STATISTICS, Selection, Tiling
+from pliska.aggregation.engine.band_kernel import STATISTICS, Tiling
 from pliska.aggregation.engine.blocks import LANES, Block, over_blocks, scratch, written
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
+from pliska.aggregation.engine.networks import Selection
+from pliska.aggregation.engine.statistics import Sums
 
 ROWS_MAX = 64
 """More rows make networks that take long to compile."""
 
 TILE_COLUMNS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """What the kernel adds up while it has the columns at hand, each float64 [n].
-
-    Sums of squares are formed in float32 within a tile, so they are not finite
-    for values beyond 1e19 and vanish for values below 1e-19.
-
-    Attributes:
-        distances: Squared distance of each row to the result.
-        lengths: Squared length of each row; not finite if the row is not.
-        kept: Columns in which the row lies within the kept range.
-    """
-
-    distances: NDArray[np.float64]
-    lengths: NDArray[np.float64]
-    kept: NDArray[np.float64]
 
 
 def select_mean(

@@ -69,6 +69,34 @@ class Network:
         return sum(exchange.cost for exchange in self.exchanges)
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which values of a column are averaged.
+
+    Attributes:
+        n: Values in a column.
+        band: Ranks that may take part (0 is the smallest).
+        nearest: None averages the whole band. A number averages so many
+            values, those nearest to the median; of two equally near the
+            smaller one.
+    """
+
+    n: int
+    band: range
+    nearest: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every value is averaged."""
+        return len(self.band) == self.n and self.nearest in {None, self.n}
+
+    def network(self) -> Network:
+        """Return the network that collects what is averaged."""
+        if self.nearest is not None:
+            return sorting_network(self.n)
+        return band_network(self.n, self.band)
+
+
 @lru_cache(maxsize=256)
 def sorting_network(n: int) -> Network:
     """Return a network that sorts; `kept` lists the wires from smallest to largest."""

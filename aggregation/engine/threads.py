@@ -19,7 +19,9 @@ SPAN_COLUMNS = 1 << 16
 """Columns of one piece of work: about a millisecond, and a multiple of every tile."""
 
 
-def over_spans(work: Callable[[int, int], T], start: int, stop: int) -> list[T]:
+def over_spans(
+    work: Callable[[int, int], T], start: int, stop: int, width: int = SPAN_COLUMNS
+) -> list[T]:
     """Return work(first, end) of every span of start..stop, in column order.
 
     Uses as many threads as torch does (`torch.set_num_threads`); a single span
@@ -29,9 +31,10 @@ def over_spans(work: Callable[[int, int], T], start: int, stop: int) -> list[T]:
         work: Called from several threads at once.
         start: First column.
         stop: Column after the last.
+        width: Columns of a span.
     """
-    firsts = range(start, stop, SPAN_COLUMNS)
-    ends = [min(first + SPAN_COLUMNS, stop) for first in firsts]
+    firsts = range(start, stop, width)
+    ends = [min(first + width, stop) for first in firsts]
     count = min(torch.get_num_threads(), len(firsts))
     if count < 2:
         return [work(first, end) for first, end in zip(firsts, ends, strict=True)]

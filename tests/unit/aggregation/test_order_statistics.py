@@ -1,5 +1,3 @@
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -7,48 +5,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pliska.aggregation.order_statistics import band_mean, comparators, sorted_rows
+from pliska.aggregation import order_statistics
+from pliska.aggregation.order_statistics import band_mean, nearest_mean
 from pliska.aggregation.rows import Rows
 
-
-@pytest.mark.parametrize("n", range(1, 13))
-def test_network_sorts_every_pattern_of_zeros_and_ones(n: int) -> None:
-    # The zero-one principle (Knuth, 5.3.4): enough for all inputs.
-    patterns = torch.tensor(list(itertools.product((0.0, 1.0), repeat=n))).T.contiguous()
-    expected = patterns.sort(dim=0).values
-    for f in range((n + 1) // 2):
-        band = range(f, n - f)
-        wires = sorted_rows(patterns, band)
-        for rank in band:
-            assert torch.equal(wires[rank], expected[rank])
-
-
-@pytest.mark.parametrize("n", [13, 16, 31, 33, 64])
-def test_large_networks_sort_random_columns(n: int) -> None:
-    block = torch.randn(n, 500, generator=torch.Generator().manual_seed(n))
-    wires = sorted_rows(block, range(n))
-    assert torch.equal(torch.stack(wires), block.sort(dim=0).values)
-
-
-def test_network_for_the_median_leaves_comparators_out() -> None:
-    assert len(comparators(16, range(16))) == 63
-    assert len(comparators(16, range(7, 9))) < 63
-
-
-def test_sorting_does_not_change_the_block() -> None:
-    block = torch.tensor([[3.0], [1.0], [2.0]])
-    sorted_rows(block, range(3))
-    assert block.tolist() == [[3], [1], [2]]
-
-
-@given(
-    matrix=hnp.arrays(
-        np.float32,
-        st.tuples(st.integers(1, 12), st.integers(1, 8)),
-        elements=st.floats(allow_nan=False, allow_infinity=False, width=32),
-    ),
-    data=st.data(),
+finite_matrices = hnp.arrays(
+    np.float32,
+    st.tuples(st.integers(1, 12), st.integers(1, 8)),
+    elements=st.floats(allow_nan=False, allow_infinity=False, width=32),
 )
+
+
+@pytest.fixture(params=["few values", "many values"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do everything as if there were few values, then as if there were many."""
+    if request.param == "many values":
+        monkeypatch.setattr(order_statistics, "COMPILED_ELEMENTS_MIN", 0)
+
+
+@given(matrix=finite_matrices, data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_band_mean_equals_the_obvious_one(matrix: np.ndarray, data: st.DataObject) -> None:
     n = len(matrix)
@@ -63,6 +38,55 @@ def test_band_mean_equals_the_obvious_one(matrix: np.ndarray, data: st.DataObjec
     assert list(made.kept) == list(kept)
 
 
+@given(matrix=finite_matrices, data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_nearest_mean_equals_the_obvious_one(matrix: np.ndarray, data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, len(matrix)))
+    made = nearest_mean(Rows(tuple(torch.from_numpy(matrix)), matrix.shape[1]), count)
+    exact = np.sort(matrix.astype(np.float64), axis=0)
+    gaps = np.abs(exact - np.median(exact, axis=0))
+    nearest = np.argsort(gaps, axis=0, kind="stable")[:count]  # of ties the smaller value
+    expected = np.take_along_axis(exact, nearest, axis=0).mean(axis=0)
+    assert np.allclose(made.vector, expected.astype(np.float32), rtol=1e-6, atol=1e-37)
+
+
+@pytest.mark.usefixtures("way")
+def test_of_two_values_equally_near_the_smaller_is_taken() -> None:
+    rows = Rows(tuple(torch.tensor([[4.0], [1.0], [5.0], [9.0]])), 1)
+    assert nearest_mean(rows, 1).vector.item() == 4.0
+    assert nearest_mean(Rows(tuple(torch.tensor([[0.0], [2.0], [4.0]])), 1), 2).vector.item() == 1.0
+
+
+@pytest.mark.usefixtures("way")
 def test_distances_leave_buffers_out() -> None:
     rows = Rows((torch.tensor([1.0, 5.0, 7.0]), torch.tensor([3.0, 1.0, -7.0])), 2)
     assert band_mean(rows, range(2)).distances == [5.0, 5.0]
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("scale", [1e-38, 1e-25, 1e-10, 1.0, 1e10, 1e25, 1e38])
+def test_report_holds_at_every_scale(scale: float) -> None:
+    # Squares of values beyond 1e19 or below 1e-19 leave the range of float32.
+    matrix = (torch.randn(5, 40, generator=torch.Generator().manual_seed(1)) / 4) * scale
+    made = band_mean(Rows(tuple(matrix), 40), range(1, 4))
+    expected = (matrix.double() - made.vector.double()).square().sum(dim=1).tolist()
+    assert made.distances == pytest.approx(expected, rel=1e-5, abs=0)
+
+
+@pytest.mark.usefixtures("way")
+def test_one_huge_value_takes_nothing_from_the_others() -> None:
+    # "Sum minus the extremes" gives 0 here: 1e20 swallows what is added to it.
+    rows = Rows(tuple(torch.tensor([[1.0], [2.0], [3.0], [1e20]])), 1)
+    assert band_mean(rows, range(1, 3)).vector.item() == 2.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [5, 70])
+def test_large_inputs_of_every_dtype_equal_the_sort(dtype: torch.dtype, n: int) -> None:
+    d = order_statistics.COMPILED_ELEMENTS_MIN // n + 7
+    matrix = torch.randn(n, d, generator=torch.Generator().manual_seed(n)).to(dtype)
+    made = band_mean(Rows(tuple(matrix), d), range(2, n - 2))
+    expected = matrix.double().sort(dim=0).values[2 : n - 2].mean(dim=0)
+    assert torch.equal(made.vector, expected.to(made.vector.dtype))
+    distances = (matrix.double() - made.vector.double()).square().sum(dim=1)
+    assert made.distances == pytest.approx(distances.tolist(), rel=1e-6)

@@ -1,0 +1,52 @@
+"""Coordinate-wise means by sorting the columns: for GPUs without Triton, and nothing else."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pliska.aggregation.engine.networks import Selection
+
+BLOCK_ELEMENTS = 1 << 26
+"""Values sorted at once; a sort needs several times their memory."""
+
+
+def select_mean(
+    rows: Sequence[Tensor], selection: Selection, columns: slice, out: Tensor
+) -> Tensor:
+    """Write the mean of the selected values of each column to `out`, without waiting for it.
+
+    Args:
+        rows: n finite tensors [d], on any device.
+        selection: What is averaged.
+        columns: Which; start and stop given.
+        out: [d] in the dtype of the arithmetic; only `columns` are written.
+
+    Returns:
+        What `statistics.Sums` holds, float64 [3, n] on the device.
+    """
+    sums = torch.zeros((3, len(rows)), dtype=torch.float64, device=out.device)
+    width = max(1, BLOCK_ELEMENTS // len(rows))
+    for start in range(columns.start, columns.stop, width):
+        end = min(start + width, columns.stop)
+        block = torch.stack([row[start:end] for row in rows]).to(out.dtype)
+        kept = _kept(block.sort(dim=0).values, selection)
+        out[start:end] = kept.mean(dim=0, dtype=torch.float64)
+        inside = (block >= kept.amin(dim=0)) & (block <= kept.amax(dim=0))
+        values = block.to(torch.float64)
+        sums[0] += (values - out[start:end]).square().sum(dim=1)
+        sums[1] += values.square().sum(dim=1)
+        sums[2] += inside.sum(dim=1)
+    return sums
+
+
+def _kept(ordered: Tensor, selection: Selection) -> Tensor:
+    """Return the selected values of sorted columns [n, width], in order."""
+    if selection.nearest is None:
+        return ordered[selection.band.start : selection.band.stop]
+    n = len(ordered)
+    wide = ordered.to(torch.float64)
+    median = (wide[(n - 1) // 2] + wide[n // 2]) / 2
+    gaps = (wide - median).abs()
+    chosen = gaps.sort(dim=0, stable=True).indices[: selection.nearest]
+    return ordered.gather(0, chosen)

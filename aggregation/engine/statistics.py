@@ -1,0 +1,64 @@
+"""What a pass over the rows finds out about each row beside the result."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+SQUARE_MIN = 1e-30
+"""Squares that average less than this were partly lost to float32's range."""
+
+EXACT_COLUMNS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums over columns, each float64 [n].
+
+    Attributes:
+        distances: Squared distance of each row to the result.
+        lengths: Squared length of each row; not finite if the row is not.
+        kept: Columns in which the row lies within the kept range.
+    """
+
+    distances: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    kept: NDArray[np.float64]
+
+
+def repaired(sums: Sums, rows: Sequence[Tensor], result: Tensor, columns: slice) -> Sums:
+    """Form anew what float32 squares cannot hold: of values beyond 1e19 or below 1e-15.
+
+    Args:
+        sums: Formed from float32 squares.
+        rows: n tensors [d].
+        result: [d].
+        columns: Which were summed.
+    """
+    least = SQUARE_MIN * (columns.stop - columns.start)
+    distances, lengths = sums.distances.copy(), sums.lengths.copy()
+    for i, row in enumerate(rows):
+        if not (least <= lengths[i] < np.inf):
+            lengths[i] = squares(row, columns)
+        if not (least <= distances[i] < np.inf) and np.isfinite(lengths[i]):
+            distances[i] = squares(row, columns, result)
+    return Sums(distances, lengths, sums.kept)
+
+
+def squares(row: Tensor, columns: slice, origin: Tensor | None = None) -> float:
+    """Return the sum of squares of `row` [d], or of its difference to `origin`, in float64."""
+    total = torch.zeros((), dtype=torch.float64, device=row.device)
+    for part in _parts(columns):
+        values = row[part].to(torch.float64)
+        if origin is not None:
+            values = values - origin[part]
+        total += torch.dot(values, values)
+    return float(total)
+
+
+def _parts(columns: slice) -> Iterator[slice]:
+    for start in range(columns.start, columns.stop, EXACT_COLUMNS):
+        yield slice(start, min(start + EXACT_COLUMNS, columns.stop))
