@@ -56,17 +56,25 @@ def binary() -> Path:
     return debian.consul_binary()
 
 
-def start_one(directory: Path, program: Path, **settings: object) -> ConsulServer:
+def start_one(
+    directory: Path, program: Path, https_port: int = -1, **settings: object
+) -> ConsulServer:
     """Start a server of its own.
 
     Args:
         directory: Empty, for its data, configuration and log.
         program: See `binary`.
+        https_port: Where it speaks TLS as well; nowhere unless given.
         settings: Further entries of its configuration.
     """
     http_port, rpc_port, serf_port = free_ports(3)
     server = _start(
-        directory, program, (http_port, rpc_port, serf_port), bootstrap_expect=1, **settings
+        directory,
+        program,
+        (http_port, rpc_port, serf_port),
+        https_port,
+        bootstrap_expect=1,
+        **settings,
     )
     server.process.wait_until_ready()
     return server
@@ -87,7 +95,11 @@ def start_three(directory: Path, program: Path) -> list[ConsulServer]:
 
 
 def _start(
-    directory: Path, program: Path, ports: tuple[int, int, int], **settings: object
+    directory: Path,
+    program: Path,
+    ports: tuple[int, int, int],
+    https_port: int = -1,
+    **settings: object,
 ) -> ConsulServer:
     directory.mkdir(parents=True, exist_ok=True)
     http_port, rpc_port, serf_port = ports
@@ -104,6 +116,7 @@ def _start(
             "serf_wan": -1,
             "dns": -1,
             "grpc": -1,
+            "https": https_port,
         },
         "performance": {"raft_multiplier": 1},
         "session_ttl_min": SESSION_TTL_MIN,
