@@ -27,6 +27,7 @@ from pliska.locks.backends.base import (
     Unmodified,
     Update,
 )
+from pliska.locks.barrier import Barrier
 from pliska.locks.clock import Clock, ManualClock, SystemClock
 from pliska.locks.election import (
     Candidate,
@@ -62,6 +63,12 @@ from pliska.locks.grant import Grant
 from pliska.locks.loss import LossSignal
 from pliska.locks.mutex import Mutex
 from pliska.locks.read_write_lock import ReadWriteLock
+from pliska.locks.semaphore import (
+    Semaphore,
+    SemaphoreState,
+    resize_semaphore,
+    semaphore_state,
+)
 from pliska.locks.session import Session
 
 __all__ = [
@@ -72,6 +79,7 @@ __all__ = [
     "Address",
     "Backend",
     "BackendSession",
+    "Barrier",
     "BrokenBarrierError",
     "Candidate",
     "Change",
@@ -101,6 +109,8 @@ __all__ = [
     "ReadWriteLock",
     "Record",
     "Revision",
+    "Semaphore",
+    "SemaphoreState",
     "Session",
     "SessionLostError",
     "StaleTokenError",
@@ -115,5 +125,7 @@ __all__ = [
     "candidates",
     "connect",
     "current_leader",
+    "resize_semaphore",
+    "semaphore_state",
     "wait_for_leader_change",
 ]

@@ -26,7 +26,7 @@ from pliska.locks.errors import (
 from pliska.locks.fencing import FencingToken
 from pliska.locks.loss import LossSignal
 from pliska.locks.session import Session
-from pliska.locks.turn import Enter, Rule, Turn
+from pliska.locks.turn import Act, Enter, Rule, Turn, Wait
 
 WAIT_SLICE_S = 0.5
 """A waiter looks this often whether it was called off or its session ended."""
@@ -103,7 +103,7 @@ class Contender:
         try:
             self._enter(None)
             turn, _ = self._turn(CALL_TIMEOUT_S)
-            if isinstance(turn, Enter) and self._step_in(turn, CALL_TIMEOUT_S):
+            if isinstance(turn, Enter) and self._make(turn, CALL_TIMEOUT_S):
                 self._hold()
                 return True
         except BaseException:
@@ -192,9 +192,11 @@ class Contender:
             self._check_called_off(cancelled)
             try:
                 turn, revision = self._turn(self._call_timeout_s(until_s))
-                if not isinstance(turn, Enter):
+                if isinstance(turn, Wait):
                     self._wait_for_change(turn.path, revision, until_s, cancelled)
-                elif self._step_in(turn, self._call_timeout_s(until_s)):
+                elif not self._make(turn, self._call_timeout_s(until_s)):
+                    self._check_time(until_s)
+                elif isinstance(turn, Enter):
                     return
             except (StoreUnavailableError, OutcomeUnknownError):
                 # Our place in the queue is worth more than a hiccup of the store.
@@ -219,20 +221,21 @@ class Contender:
     def _turn(self, timeout_s: float) -> tuple[Turn, Revision]:
         """What the rule says, and the revision of the queue it looked at."""
         listing = self.session.backend.list(self._directory, timeout_s)
+        while any(record.modified > listing.revision for record in listing.records):
+            # Some stores read the names first and the records after: one has changed in between.
+            listing = self.session.backend.list(self._directory, timeout_s)
         for position, record in enumerate(listing.records):
             if record.key == self.key and record.created == self.created:
                 return self._rule(listing.records, position), listing.revision
         self.session.check()
         raise GrantLostError(f"{self.key!r} was removed from the queue")
 
-    def _step_in(self, turn: Enter, timeout_s: float) -> bool:
-        """Write down that it is inside, where the rule asks for it; False when that came late."""
-        if turn.claim is None:
+    def _make(self, turn: Act | Enter, timeout_s: float) -> bool:
+        """Make the changes that the rule asks for; False when they came too late."""
+        if not turn.changes:
             return True
         try:
-            self.session.backend.transact(
-                [self.guard, *turn.checks], [Update(self.key, turn.claim.to_bytes())], timeout_s
-            )
+            self.session.backend.transact([self.guard, *turn.checks], turn.changes, timeout_s)
         except ConflictError:
             return False
         return True

@@ -1,4 +1,4 @@
-"""The names of locks and elections."""
+"""The names of locks, semaphores, barriers and elections."""
 
 import re
 
@@ -7,7 +7,9 @@ from pliska.locks.errors import LockUsageError
 NAME_CHARACTERS_MAX = 200
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
-_RESERVED = frozenset({".", "..", "contenders", "leader"})
+_RESERVED = frozenset(
+    {".", "..", "contenders", "generation", "leader", "leases", "members", "passed-over", "size"}
+)
 
 
 def check_name(name: str) -> None:

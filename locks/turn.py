@@ -1,19 +1,19 @@
 """Whose turn it is: decisions on the records of a queue, without clock or I/O.
 
-A rule looks at all records of a queue, oldest first, and at the position of
-one of them. Whoever stands at it may enter, or waits for one record to change:
-the nearest one that is in its way, so that a release wakes no more than those
-it concerns. Positions past the end ask what somebody who came now would find.
+A rule looks at all records of a directory, oldest first, and at the position
+of one of them. Whoever stands at it may enter, has something to change first,
+or waits for one path to change: the nearest record that is in its way, so that
+a release wakes no more than those it concerns. A position past the end asks
+what somebody who came now would find.
 
-Only creation, release and loss of strength change a queue, and whoever comes
-later stands behind. What a rule allows therefore stays allowed, even when the
-records were read at slightly different moments.
+The rules of mutex and read/write lock are here; semaphore and barrier, which
+keep a record of their own in the directory, bring theirs.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pliska.locks.backends.base import Check, Record
+from pliska.locks.backends.base import Change, Check, Record
 from pliska.locks.claim import Claim
 
 
@@ -25,20 +25,22 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Act:
+    """Make `changes` if `checks` hold, in one transaction, and look again in any case."""
+
+    checks: tuple[Check, ...]
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Enter:
-    """It is our turn.
+    """It is our turn, if `changes` can be made while `checks` hold; else look again."""
 
-    Attributes:
-        claim: What our record has to say from now on, written before we are
-            inside; None when it may stay as it is.
-        checks: What has to hold at that moment.
-    """
-
-    claim: Claim | None = None
     checks: tuple[Check, ...] = ()
+    changes: tuple[Change, ...] = ()
 
 
-Turn = Wait | Enter
+Turn = Wait | Act | Enter
 Rule = Callable[[Sequence[Record], int], Turn]
 
 
