@@ -1,4 +1,4 @@
-"""`pliska key`: make keys, and enrol, list and revoke them in the store."""
+"""`pliska key`: make keys, and enrol, list, rotate and revoke them in the store."""
 
 from contextlib import closing
 from pathlib import Path
@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from pliska.discovery.errors import KeyFileMissingError
-from pliska.discovery.keyring import Enrolled, Keyring, Role
+from pliska.discovery.enrolled import Enrolled, Role
+from pliska.discovery.errors import KeyFileMissingError, NotEnrolledError
+from pliska.discovery.keyring import Keyring
 from pliska.discovery.keys import (
     SCHEME,
     key_id,
+    load_private_key,
     load_public_key,
     new_private_key,
     parse_public_text,
@@ -18,6 +20,7 @@ from pliska.discovery.keys import (
     public_text,
     write_private_key,
 )
+from pliska.discovery.rotation import sign_rotation
 from pliska.locks import connect
 from pliska.locks.presentation import OutputFormat, OutputOption, show_rows
 
@@ -71,7 +74,7 @@ def enroll(
     """Let NAME sign with KEY, from now on.
 
     Only the public half of a key is stored. A key has one name and a name has
-    one key: to change it, revoke the old one first.
+    one key: to change it, see `pliska key rotate`.
     """
     public = _public_key(public_key)
     with closing(connect(store)) as backend:
@@ -108,6 +111,29 @@ def revoke(
     with closing(connect(store)) as backend:
         revoked = Keyring(backend).revoke(key_or_name, reason)
     typer.echo(f"revoked {revoked.key_id} of {revoked.role} {revoked.name}: {revoked.reason}")
+
+
+@key.command(epilog="Example: pliska key rotate w1 --old w1.pem --new w1-2.pem")
+def rotate(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key changes.")],
+    old: Annotated[Path, typer.Option(help="File of the private key that NAME has now.")],
+    new: Annotated[
+        Path, typer.Option(help="File of the private key it gets, made by `pliska key new`.")
+    ],
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Give NAME another key, with the signatures of both; the old one counts no more at once.
+
+    Restart whoever signs as NAME with the new key.
+    """
+    old_key, new_key = load_private_key(old), load_private_key(new)
+    with closing(connect(store)) as backend:
+        keyring = Keyring(backend)
+        enrolled = keyring.named(name)
+        if enrolled is None:
+            raise NotEnrolledError(f"nobody is enrolled as {name!r}: see `pliska key list`")
+        rotated = keyring.rotate(name, sign_rotation(enrolled, old_key, new_key))
+    typer.echo(f"rotated {rotated.role} {name} from {enrolled.key_id} to {rotated.key_id}")
 
 
 def _public_key(text: str) -> bytes:

@@ -110,6 +110,11 @@ class ConfigStore:
             _require_deliverable(setting)
         return setting
 
+    def schema(self, key: str) -> Schema | None:
+        """What a key may hold, even when what it holds is refused; None for anything."""
+        setting = self._read(key)[1]
+        return None if setting is None else setting.schema
+
     def list(self) -> ConfigListing:
         """All keys."""
         settings, problems = [], {}

@@ -133,7 +133,8 @@ class Follower(Generic[AnswerT]):
             except LockError as error:
                 failures += 1
                 self._report(str(error))
-            self._closed.wait(retry_pause_s(failures, self._random) if failures else SETTLE_S)
+            if failures:
+                self._closed.wait(retry_pause_s(failures, self._random))
 
     def _step(self) -> bool:
         """Read once and wait for the next change; False when the answer was not taken."""
@@ -147,6 +148,7 @@ class Follower(Generic[AnswerT]):
             self._report(reason)
             return False
         self._take(answer)
+        self._closed.wait(SETTLE_S)
         # Confirming reads of many copies do not all come at once.
         self._wait(answer.revision, CONFIRM_S * (0.75 + 0.25 * self._random.random()))
         return True

@@ -1,7 +1,8 @@
 """Who may speak: names, their roles and their Ed25519 public keys, in the store.
 
-A key belongs to one name for ever. A name has one key at a time; once that is
-revoked it can be enrolled with a new one. Revocation takes effect with the
+A key belongs to one name for ever. A name has one key at a time; its holder can
+change to another (`rotation`), and once it is revoked the name can be enrolled
+with a new one. Revocation takes effect with the
 next read, so a coordinator asks here for every message and keeps no copy.
 Whoever can write to the store can enrol: the keyring guards against workers,
 not against operators.
@@ -10,12 +11,20 @@ not against operators.
     keyring/names/<name>    the id of the name's present key
 """
 
-import json
 import re
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any
+from dataclasses import replace
 
+from pliska.discovery.enrolled import (
+    KEYS,
+    Enrolled,
+    KeyState,
+    Role,
+    decode_key,
+    encode_key,
+    is_name,
+    key_path,
+    require_name,
+)
 from pliska.discovery.errors import (
     KeyConflictError,
     KeyringFormatError,
@@ -23,7 +32,8 @@ from pliska.discovery.errors import (
     NotEnrolledError,
     RevokedKeyError,
 )
-from pliska.discovery.keys import key_id, parse_public_text, public_text
+from pliska.discovery.keys import key_id
+from pliska.discovery.rotation import Rotation, verify_rotation
 from pliska.locks.backends.base import (
     Backend,
     Change,
@@ -36,57 +46,10 @@ from pliska.locks.backends.base import (
 )
 from pliska.locks.errors import ConflictError
 
-KEYS = "keyring/keys"
 NAMES = "keyring/names"
-FORMAT = 1
 REASON_LENGTH_MAX = 500
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _KEY_ID = re.compile(r"ed25519:[0-9a-f]{32}")
-
-
-class Role(StrEnum):
-    """What the holder of a key may do."""
-
-    WORKER = "worker"
-    COORDINATOR = "coordinator"
-    PUBLISHER = "publisher"
-
-
-class KeyState(StrEnum):
-    """Whether signatures of a key count."""
-
-    ACTIVE = "active"
-    REVOKED = "revoked"
-
-
-@dataclass(frozen=True, slots=True)
-class Enrolled:
-    """One key of the keyring.
-
-    Attributes:
-        name: Who holds it.
-        role: What the holder may do.
-        public_key: 32 bytes.
-        key_id: Short name of the key itself, see `pliska.discovery.keys.key_id`.
-        state: A revoked key stays in the keyring, so that what it signed
-            before can still be traced, but counts no more.
-        reason: Why it was revoked; empty while it is active.
-        revision: The store's revision at which it was enrolled.
-    """
-
-    name: str
-    role: Role
-    public_key: bytes
-    key_id: str
-    state: KeyState
-    reason: str
-    revision: Revision
-
-    @property
-    def is_active(self) -> bool:
-        """Whether its signatures count."""
-        return self.state is KeyState.ACTIVE
 
 
 class Keyring:
@@ -113,14 +76,14 @@ class Keyring:
             KeyConflictError: The name has an active key, or the key has a name.
             RevokedKeyError: The key has been revoked.
         """
-        _require_name(name)
+        require_name(name)
         new = Enrolled(name, role, public_key, key_id(public_key), KeyState.ACTIVE, "", Revision(0))
         self._require_free(new)
         previous = self._backend.get(_name_path(name))
         checks, change = _point_name_at(new, previous)
         try:
             revision = self._backend.transact(
-                checks, [change, Create(_key_path(new.key_id), _encode(new))]
+                checks, [change, Create(key_path(new.key_id), encode_key(new))]
             )
         except ConflictError as error:
             self._require_free(new)
@@ -133,12 +96,12 @@ class Keyring:
         """The key with this id, active or revoked; None for an unknown or malformed id."""
         if _KEY_ID.fullmatch(key_id) is None:
             return None
-        record = self._backend.get(_key_path(key_id))
-        return None if record is None else _decode(record)
+        record = self._backend.get(key_path(key_id))
+        return None if record is None else decode_key(record)
 
     def named(self, name: str) -> Enrolled | None:
         """The present key of a name, active or revoked; None for an unknown or malformed name."""
-        if _NAME.fullmatch(name) is None:
+        if not is_name(name):
             return None
         record = self._backend.get(_name_path(name))
         if record is None:
@@ -150,7 +113,7 @@ class Keyring:
 
     def list(self, role: Role | None = None) -> tuple[Enrolled, ...]:
         """All keys, or those of one role, in the order of their enrolment."""
-        keys = [_decode(record) for record in self._backend.list(KEYS).records]
+        keys = [decode_key(record) for record in self._backend.list(KEYS).records]
         return tuple(key for key in keys if role is None or key.role is role)
 
     def revoke(self, key_id_or_name: str, reason: str) -> Enrolled:
@@ -178,48 +141,92 @@ class Keyring:
                 f"no key {key_id_or_name!r} is enrolled: `pliska key list` shows those that are"
             )
         record = self._require_record(found.key_id)
-        key = _decode(record)
+        key = decode_key(record)
         if not key.is_active:
             return key
         revoked = replace(key, state=KeyState.REVOKED, reason=reason)
         try:
-            self._backend.update(record.key, _encode(revoked), expected=record.modified)
+            self._backend.update(record.key, encode_key(revoked), expected=record.modified)
         except ConflictError:
-            # A key's record changes only once, so somebody else revoked it first.
-            return _decode(self._require_record(found.key_id))
+            # A key's record changes only once: it was revoked, or rotated, and then the
+            # name has another key, which is meant as well.
+            return self.revoke(key_id_or_name, reason)
         return revoked
 
+    def rotate(self, name: str, rotation: Rotation) -> Enrolled:
+        """Give a name its next key; the old one counts no more from the same moment on.
+
+        Args:
+            name: Whose key changes.
+            rotation: The new key, signed for by the old and the new one (`sign_rotation`).
+
+        Returns:
+            The new key, in the role of the old one.
+
+        Raises:
+            NotEnrolledError: There is no such name.
+            RevokedKeyError: The old key or the new one has been revoked.
+            KeyConflictError: The new key has a name, or the old one changed meanwhile.
+            KeyRotationError: One of the keys has not signed the change.
+        """
+        old = self._require_active(name)
+        verify_rotation(old, rotation)
+        self._require_unknown(rotation.public_key, name)
+        new = replace(old, public_key=rotation.public_key, key_id=key_id(rotation.public_key))
+        retired = replace(old, state=KeyState.REVOKED, reason=f"rotated to {new.key_id}")
+        checks, change = _point_name_at(new, self._backend.get(_name_path(name)))
+        # An active key's record is as its enrolment wrote it; revoked meanwhile, it is not.
+        checks.append(Unmodified(key_path(old.key_id), old.revision))
+        changes = [
+            change,
+            Update(key_path(old.key_id), encode_key(retired)),
+            Create(key_path(new.key_id), encode_key(new)),
+        ]
+        try:
+            revision = self._backend.transact(checks, changes)
+        except ConflictError as error:
+            raise KeyConflictError(f"the key of {name} changed meanwhile: try again") from error
+        return replace(new, revision=revision)
+
+    def _require_active(self, name: str) -> Enrolled:
+        found = self.named(name)
+        if found is None:
+            raise NotEnrolledError(
+                f"nobody is enrolled as {name!r}: `pliska key list` shows who is"
+            )
+        if not found.is_active:
+            raise RevokedKeyError(
+                f"{found.key_id} of {name} was revoked ({found.reason}): enrol a new key instead"
+            )
+        return found
+
     def _require_record(self, key_id: str) -> Record:
-        record = self._backend.get(_key_path(key_id))
+        record = self._backend.get(key_path(key_id))
         if record is None:
-            raise KeyringFormatError(f"{_key_path(key_id)} disappeared from the store")
+            raise KeyringFormatError(f"{key_path(key_id)} disappeared from the store")
         return record
+
+    def _require_unknown(self, public_key: bytes, name: str) -> None:
+        """Refuse a key that is or was somebody's."""
+        known = self.find(key_id(public_key))
+        if known is not None and not known.is_active:
+            raise RevokedKeyError(
+                f"{known.key_id} was revoked ({known.reason}): make a new key for {name}"
+            )
+        if known is not None:
+            raise KeyConflictError(
+                f"{known.key_id} is already enrolled, as {known.role} {known.name}"
+            )
 
     def _require_free(self, new: Enrolled) -> None:
         """Refuse a name or a key that is taken."""
-        same_key = self.find(new.key_id)
-        if same_key is not None and not same_key.is_active:
-            raise RevokedKeyError(
-                f"{new.key_id} was revoked ({same_key.reason}): make a new key for {new.name}"
-            )
-        if same_key is not None:
-            raise KeyConflictError(
-                f"{new.key_id} is already enrolled, as {same_key.role} {same_key.name}"
-            )
+        self._require_unknown(new.public_key, new.name)
         same_name = self.named(new.name)
         if same_name is not None and same_name.is_active:
             raise KeyConflictError(
                 f"{new.name} is already enrolled with another key, {same_name.key_id}: "
                 "take another name, or revoke that key first"
             )
-
-
-def _require_name(name: str) -> None:
-    if _NAME.fullmatch(name) is None:
-        raise KeyringUsageError(
-            f"{name!r} cannot be a name: write 1 to 63 letters, digits, '.', '_' and '-', "
-            "beginning with a letter or digit"
-        )
 
 
 def _point_name_at(new: Enrolled, previous: Record | None) -> tuple[list[Check], Change]:
@@ -230,48 +237,5 @@ def _point_name_at(new: Enrolled, previous: Record | None) -> tuple[list[Check],
     return [Unmodified(previous.key, previous.modified)], Update(previous.key, value)
 
 
-def _key_path(key_id: str) -> str:
-    return f"{KEYS}/{key_id.replace(':', '.')}"
-
-
 def _name_path(name: str) -> str:
     return f"{NAMES}/{name}"
-
-
-def _encode(key: Enrolled) -> bytes:
-    document = {
-        "format": FORMAT,
-        "name": key.name,
-        "role": key.role,
-        "public_key": public_text(key.public_key),
-        "state": key.state,
-        "reason": key.reason,
-    }
-    return json.dumps(document).encode()
-
-
-def _decode(record: Record) -> Enrolled:
-    """Trust nothing in the record: whoever reaches the store may have written it."""
-    try:
-        document: dict[str, Any] = json.loads(record.value)
-        if document["format"] != FORMAT:
-            raise KeyringFormatError(
-                f"{record.key} has the format {document['format']!r}, which this version of "
-                "Pliska does not know: update it"
-            )
-        public_key = parse_public_text(document["public_key"])
-        key = Enrolled(
-            name=document["name"],
-            role=Role(document["role"]),
-            public_key=public_key,
-            key_id=key_id(public_key),
-            state=KeyState(document["state"]),
-            reason=document["reason"],
-            revision=record.created,
-        )
-        _require_name(key.name)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise KeyringFormatError(f"{record.key} in the store is not an enrolled key") from error
-    if record.key != _key_path(key.key_id) or not isinstance(key.reason, str):
-        raise KeyringFormatError(f"{record.key} in the store is not an enrolled key")
-    return key

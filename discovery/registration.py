@@ -254,8 +254,12 @@ def register(
     if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
         raise LockUsageError(f"a lease lasts {LEASE_S_MIN} to {LEASE_S_MAX} seconds, not {lease_s}")
     registration = Registration(backend, instance, lease_s, clock or SystemClock())
-    if registration.wait_until_registered(timeout_s):
-        return registration
+    try:
+        if registration.wait_until_registered(timeout_s):
+            return registration
+    except BaseException:
+        registration.deregister()
+        raise
     registration.deregister()
     raise registration.failure or StoreUnavailableError(
         f"{backend.address} did not register {instance.service}/{instance.id} in {timeout_s} s"

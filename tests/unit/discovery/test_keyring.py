@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pliska.discovery.enrolled import Enrolled, KeyState, Role
 from pliska.discovery.errors import (
     KeyConflictError,
     KeyringFormatError,
@@ -13,7 +14,7 @@ from pliska.discovery.errors import (
     NotEnrolledError,
     RevokedKeyError,
 )
-from pliska.discovery.keyring import REASON_LENGTH_MAX, Enrolled, Keyring, KeyState, Role
+from pliska.discovery.keyring import REASON_LENGTH_MAX, Keyring
 from pliska.discovery.keys import key_id, new_private_key, public_bytes, public_text
 from pliska.locks import Backend, connect
 
