@@ -11,8 +11,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pliska.aggregation.engine import sums
+from pliska.aggregation.engine.compiler import host_for
+from pliska.aggregation.engine.results import RESULTS
+
 BLOCK_ELEMENTS = 2**19
 """Values in one column block of all rows: 2 MiB of float32, about a core's share of cache."""
+
+
+COMPILED_ELEMENTS_MIN = 2**16
+"""Fewer values are added before a kernel is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +73,18 @@ class Rows:
         number of threads; rows without weight are not read, and a single row
         of weight 1 comes back exactly.
         """
-        chosen = [
-            (row, weight) for row, weight in zip(self.tensors, weights, strict=True) if weight
-        ]
+        weighty = [i for i, weight in enumerate(weights) if weight]
+        chosen = [self.tensors[i] for i in weighty]
+        factors = [weights[i] for i in weighty]
+        target = host_for(self.tensors)
+        if target is not None and len(chosen) * self.d >= COMPILED_ELEMENTS_MIN:
+            total = RESULTS.vector(self.d)
+            sums.weighted_sum(target, chosen, factors, total)
+            return total
         total = self.tensors[0].new_empty(self.d, dtype=self.dtype)
         for columns in self.spans(self.d):
             part = torch.zeros_like(total[columns], dtype=torch.float64)
-            for row, weight in chosen:
-                part.add_(row[columns].to(torch.float64), alpha=weight)
+            for row, factor in zip(chosen, factors, strict=True):
+                part.add_(row[columns].to(torch.float64), alpha=factor)
             total[columns] = part
         return total

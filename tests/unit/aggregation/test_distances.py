@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pliska.aggregation import Krum
-from pliska.aggregation.distances import distances_to_combination, squared_distances
+from pliska.aggregation.distances import (
+    COMPILED_ELEMENTS_MIN,
+    distances_to_combination,
+    squared_distances,
+)
 from pliska.aggregation.rows import Rows
 
 
@@ -92,3 +96,54 @@ def test_distances_to_a_combination_follow_from_those_between_rows() -> None:
     expected = (rows - combination).square().sum(dim=1).tolist()
     found = distances_to_combination(squared_distances(rows_of(rows)), weights)
     assert found == pytest.approx(expected)
+
+
+LARGE = COMPILED_ELEMENTS_MIN // 9 + 5
+"""Columns of nine rows that are multiplied in float32 blocks."""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_large_rows_equal_the_obvious_distances(dtype: torch.dtype) -> None:
+    rows = torch.randn(9, LARGE, generator=torch.Generator().manual_seed(5)).to(dtype)
+    assert np.allclose(squared_distances(rows_of(rows)), slow(rows), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("offset", [10.0, 1e3, 1e6])
+def test_common_offset_cancels_in_large_rows(offset: float) -> None:
+    rows = offset + 0.1 * torch.randn(9, LARGE, generator=torch.Generator().manual_seed(6))
+    assert np.allclose(squared_distances(rows_of(rows)), slow(rows), rtol=1e-6, atol=0)
+
+
+def test_clusters_within_clusters_are_each_measured_about_their_own_centre() -> None:
+    # Every level is 1000 times closer together than the one around it.
+    generator = torch.Generator().manual_seed(7)
+    rows = torch.zeros(9, LARGE)
+    for level, members in enumerate([range(9), range(1, 8), range(3, 7)]):
+        spread = torch.randn(len(members), LARGE, generator=generator)
+        rows[members.start : members.stop] = rows[members.start].clone() + 1000.0**-level * spread
+    assert np.allclose(squared_distances(rows_of(rows)), slow(rows), rtol=1e-6, atol=0)
+
+
+def test_equal_rows_are_at_distance_exactly_zero_and_look_alike_from_elsewhere() -> None:
+    rows = torch.randn(9, LARGE, generator=torch.Generator().manual_seed(8))
+    rows[5] = rows[2]
+    rows[7] = rows[2]
+    distances = squared_distances(rows_of(rows))
+    assert distances[2, 5] == distances[2, 7] == distances[5, 7] == 0
+    others = [0, 1, 3, 4, 6, 8]
+    assert torch.equal(distances[2, others], distances[5, others])
+    assert torch.equal(distances[2, others], distances[7, others])
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e30])
+def test_large_rows_beyond_the_squares_of_float32_are_measured_in_float64(scale: float) -> None:
+    rows = scale * torch.randn(9, LARGE, generator=torch.Generator().manual_seed(9))
+    assert np.allclose(squared_distances(rows_of(rows)), slow(rows), rtol=1e-6, atol=0)
+
+
+def test_order_of_rows_changes_no_bit_of_a_distance() -> None:
+    rows = torch.randn(9, LARGE, generator=torch.Generator().manual_seed(10))
+    order = torch.tensor([4, 8, 0, 2, 6, 1, 3, 7, 5])
+    distances = squared_distances(rows_of(rows))
+    moved = squared_distances(rows_of(rows[order]))
+    assert torch.equal(moved, distances[order][:, order])
