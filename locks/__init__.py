@@ -29,15 +29,8 @@ from pliska.locks.backends.base import (
 )
 from pliska.locks.barrier import Barrier
 from pliska.locks.clock import Clock, ManualClock, SystemClock
-from pliska.locks.election import (
-    Candidate,
-    Election,
-    LeaderRecord,
-    Leadership,
-    candidates,
-    current_leader,
-    wait_for_leader_change,
-)
+from pliska.locks.consul_lock import ConsulLock
+from pliska.locks.election import Election, Leadership
 from pliska.locks.errors import (
     AccessDeniedError,
     AcquireCancelledError,
@@ -60,6 +53,14 @@ from pliska.locks.errors import (
 )
 from pliska.locks.fencing import FencedStore, FencingToken
 from pliska.locks.grant import Grant
+from pliska.locks.leader import (
+    Candidate,
+    LeaderRecord,
+    candidates,
+    current_leader,
+    observe_leaders,
+    wait_for_leader_change,
+)
 from pliska.locks.loss import LossSignal
 from pliska.locks.mutex import Mutex
 from pliska.locks.read_write_lock import ReadWriteLock
@@ -86,6 +87,7 @@ __all__ = [
     "Check",
     "Clock",
     "ConflictError",
+    "ConsulLock",
     "Create",
     "Delete",
     "Election",
@@ -125,6 +127,7 @@ __all__ = [
     "candidates",
     "connect",
     "current_leader",
+    "observe_leaders",
     "resize_semaphore",
     "semaphore_state",
     "wait_for_leader_change",

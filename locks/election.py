@@ -5,61 +5,46 @@ leader record, in one transaction that fails unless its own contender record
 still stands. The leader record outlives leaders and says who led last.
 """
 
-import base64
-import binascii
-import json
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from pliska.locks.backends.base import (
-    Absent,
-    Backend,
-    Create,
-    Record,
-    Revision,
-    Unmodified,
-    Update,
-)
-from pliska.locks.clock import SystemClock
+from pliska.locks.backends.base import Absent, Create, Record, Unmodified, Update
 from pliska.locks.contender import Contender, deadline_of
-from pliska.locks.errors import ConflictError, GrantLostError, LockUsageError, StoreFormatError
+from pliska.locks.errors import (
+    AcquireCancelledError,
+    ConflictError,
+    GrantLostError,
+    LockUsageError,
+    StoreFormatError,
+    TransferFailedError,
+)
 from pliska.locks.grant import Grant
+from pliska.locks.leader import (
+    ANY_REVISION,
+    LeaderRecord,
+    candidates_directory,
+    leader_key,
+    parse_leader,
+    to_json,
+    to_text,
+    wait_for_leader_change,
+)
 from pliska.locks.name import check_name
 from pliska.locks.session import Session
+from pliska.locks.transfer import make_next, was_passed_over
 from pliska.locks.turn import exclusive
 
 VALUE_BYTES_MAX = 64 * 1024
 CANDIDATE_ID_CHARACTERS_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderRecord:
-    """Who leads.
-
-    Attributes:
-        epoch: Strictly increasing from leader to leader, for ever.
-        candidate_id: Who it is.
-        value: What the leader wants known, an address perhaps.
-        revision: When it took over; pass it to `wait_for_leader_change`.
-    """
-
-    epoch: int
-    candidate_id: str
-    value: bytes
-    revision: Revision
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One who leads or waits to lead."""
-
-    candidate_id: str
-    value: bytes
-
-
 class Leadership(Grant):
     """A `Grant` to lead. Act only while it is held, and put `epoch` on everything."""
+
+    def __init__(self, contender: Contender, election: str) -> None:
+        super().__init__(contender)
+        self._candidacy = contender
+        self._election = election
 
     @property
     def epoch(self) -> int:
@@ -69,6 +54,42 @@ class Leadership(Grant):
     def resign(self) -> bool:
         """Stop leading; the next candidate leads at once. False when it was over already."""
         return self.release()
+
+    def transfer(self, to: str, timeout_s: float = 10.0) -> LeaderRecord:
+        """Resign so that the candidate called `to` leads next.
+
+        Those who stand before it in the queue stand again behind it.
+
+        Args:
+            to: The successor's candidate id.
+            timeout_s: How long to wait, after resigning, for it to lead.
+
+        Returns:
+            The successor's leader record.
+
+        Raises:
+            TransferFailedError: It does not lead. The message says whether we
+                still do, which `held` tells too, or who does.
+            GrantLostError: We lead no more, and not because of this.
+        """
+        self.check()
+        contender, name = self._candidacy, self._election
+        backend = contender.session.backend
+        led = backend.get(leader_key(name))
+        successor = make_next(backend, name, contender, to)
+        if not self.resign():
+            raise GrantLostError(f"{name!r}: leadership was lost before it could be handed over")
+        after = ANY_REVISION if led is None else led.modified
+        leader = wait_for_leader_change(backend, name, after, timeout_s)
+        if leader is None:
+            raise TransferFailedError(
+                f"{to!r} has not come to lead {name!r} within {timeout_s:g} s; we have resigned"
+            )
+        if leader.epoch != successor.created:
+            raise TransferFailedError(
+                f"{to!r} went away: {leader.candidate_id!r} leads {name!r}; we have resigned"
+            )
+        return leader
 
 
 class Election:
@@ -94,11 +115,15 @@ class Election:
         self.candidate_id = candidate_id
         self._session = session
         self._value = value
+        self._last: Leadership | None = None
 
     def campaign(
         self, timeout_s: float | None = None, cancelled: threading.Event | None = None
     ) -> Leadership:
         """Wait to lead. Whoever is behind in the queue stands by.
+
+        First waits for the `on_lost` callbacks of this candidate's last
+        leadership, so that what they clean up is not in use again.
 
         Args:
             timeout_s: How long to wait; None waits for as long as the session lives.
@@ -110,27 +135,60 @@ class Election:
             SessionLostError: The session ended.
             StoreError: The store could not take the candidacy or the leader record.
         """
-        candidacy = {"candidate_id": self.candidate_id, "value": _to_text(self._value)}
-        contender = Contender(
-            self._session, _candidates_directory(self.name), _to_json(candidacy), exclusive
-        )
-        contender.acquire(deadline_of(self._session, timeout_s), cancelled)
+        until_s = deadline_of(self._session, timeout_s)
+        if self._last is not None:
+            self._last.lost.join_callbacks()
+        contender = self._queue_up(until_s, cancelled)
         try:
             self._write_leader_record(contender)
         except BaseException:
             contender.release()
             raise
-        return Leadership(contender)
+        self._last = Leadership(contender, self.name)
+        return self._last
+
+    def lead(self, work: Callable[[Leadership], None], cancelled: threading.Event) -> None:
+        """Campaign, do `work` while leading, resign, and campaign again until `cancelled` is set.
+
+        `work` runs in the calling thread. It has to return when
+        `leadership.lost` is set, and only then the next campaign begins.
+
+        Raises:
+            SessionLostError: The session ended: make an election with a new one.
+            StoreError: The store could not take the candidacy or the leader record.
+        """
+        while not cancelled.is_set():
+            try:
+                with self.campaign(cancelled=cancelled) as leadership:
+                    work(leadership)
+            except AcquireCancelledError:
+                return
+            except GrantLostError:
+                self._session.check()
+
+    def _queue_up(self, until_s: float | None, cancelled: threading.Event | None) -> Contender:
+        candidacy = to_json({"candidate_id": self.candidate_id, "value": to_text(self._value)})
+        while True:
+            contender = Contender(
+                self._session, candidates_directory(self.name), candidacy, exclusive
+            )
+            try:
+                contender.acquire(until_s, cancelled)
+            except GrantLostError:
+                if not was_passed_over(self._session.backend, self.name, contender.key):
+                    raise
+            else:
+                return contender
 
     def _write_leader_record(self, contender: Contender) -> None:
         backend = self._session.backend
-        key = _leader_key(self.name)
-        value = _to_json(
+        key = leader_key(self.name)
+        value = to_json(
             {
                 "candidate_id": self.candidate_id,
                 "contender": contender.key,
                 "epoch": contender.token,
-                "value": _to_text(self._value),
+                "value": to_text(self._value),
             }
         )
         while True:
@@ -151,130 +209,10 @@ class Election:
                 return
 
 
-def current_leader(backend: Backend, name: str) -> LeaderRecord | None:
-    """Who leads now; None while nobody does.
-
-    Raises:
-        StoreFormatError: The leader record is not ours.
-    """
-    check_name(name)
-    record = backend.get(_leader_key(name))
-    if record is None:
-        return None
-    leader, contender_key = _parse_leader(record)
-    contender = backend.get(contender_key)
-    return leader if contender is not None and contender.created == leader.epoch else None
-
-
-def candidates(backend: Backend, name: str) -> tuple[Candidate, ...]:
-    """All who lead or wait to lead, in the order in which they will; the first leads.
-
-    Raises:
-        StoreFormatError: A candidate's record is not ours.
-    """
-    check_name(name)
-    return tuple(
-        Candidate(_text(fields, "candidate_id", record), _value(fields, record))
-        for record in backend.list(_candidates_directory(name)).records
-        for fields in [_fields(record)]
-    )
-
-
-def wait_for_leader_change(
-    backend: Backend, name: str, after: Revision, timeout_s: float
-) -> LeaderRecord | None:
-    """Wait for a leader that took over after `after`.
-
-    Observers see epochs in order and may miss some. That a leader went without
-    a successor is no change; `current_leader` tells.
-
-    Args:
-        backend: The store.
-        name: The election.
-        after: `LeaderRecord.revision` of the last one known; 0 for any.
-        timeout_s: How long to wait.
-
-    Returns:
-        The newest leader record, or None when the time passed.
-    """
-    check_name(name)
-    clock = SystemClock()
-    until_s = clock.now_s() + timeout_s
-    while True:
-        listing = backend.list(f"elections/{name}")
-        for record in listing.records:
-            if record.key == _leader_key(name) and record.modified > after:
-                return _parse_leader(record)[0]
-        left_s = until_s - clock.now_s()
-        if left_s <= 0:
-            return None
-        backend.wait_for_change(_leader_key(name), listing.revision, left_s)
-
-
-def _candidates_directory(name: str) -> str:
-    return f"elections/{name}/contenders"
-
-
-def _leader_key(name: str) -> str:
-    return f"elections/{name}/leader"
-
-
 def _check_order(previous: Record, epoch: int) -> None:
-    leader, _ = _parse_leader(previous)
+    leader, _ = parse_leader(previous)
     if leader.epoch >= epoch:
         raise StoreFormatError(
             f"{previous.key!r} holds epoch {leader.epoch} and the store gave out {epoch} after it: "
             "the store was restored from an old copy; remove the record only if nothing uses it"
         )
-
-
-def _parse_leader(record: Record) -> tuple[LeaderRecord, str]:
-    fields = _fields(record)
-    epoch = fields.get("epoch")
-    if not isinstance(epoch, int) or isinstance(epoch, bool):
-        raise _not_ours(record, "epoch")
-    leader = LeaderRecord(
-        epoch, _text(fields, "candidate_id", record), _value(fields, record), record.modified
-    )
-    return leader, _text(fields, "contender", record)
-
-
-def _to_json(fields: Mapping[str, str | int]) -> bytes:
-    return json.dumps(fields, sort_keys=True).encode()
-
-
-def _to_text(value: bytes) -> str:
-    return base64.b64encode(value).decode("ascii")
-
-
-def _fields(record: Record) -> dict[str, object]:
-    try:
-        fields = json.loads(record.value)
-    except (ValueError, RecursionError) as error:
-        raise _not_ours(record, "JSON") from error
-    if not isinstance(fields, dict):
-        raise _not_ours(record, "JSON object")
-    return fields
-
-
-def _text(fields: dict[str, object], name: str, record: Record) -> str:
-    text = fields.get(name)
-    if not isinstance(text, str) or not text:
-        raise _not_ours(record, name)
-    return text
-
-
-def _value(fields: dict[str, object], record: Record) -> bytes:
-    text = fields.get("value")
-    if not isinstance(text, str):
-        raise _not_ours(record, "value")
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise _not_ours(record, "value") from error
-
-
-def _not_ours(record: Record, missing: str) -> StoreFormatError:
-    return StoreFormatError(
-        f"{record.key!r} has no proper {missing}: it was not written by an election of Pliska"
-    )

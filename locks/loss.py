@@ -19,6 +19,7 @@ class LossSignal:
         self._announced = threading.Event()
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
+        self._threads: list[threading.Thread] = []
 
     def is_set(self) -> bool:
         """Whether it is lost by now."""
@@ -36,18 +37,28 @@ class LossSignal:
         Nothing is called when the holder itself gives up what it held.
         """
         with self._lock:
-            if not self._announced.is_set():
+            if self._announced.is_set():
+                self._run([callback])
+            else:
                 self._callbacks.append(callback)
-                return
-        _run_in_thread([callback])
+
+    def join_callbacks(self) -> None:
+        """Wait until every callback of a loss that happened has ended; not from within one."""
+        if self._is_lost():
+            self._announced.wait()
+        with self._lock:
+            threads = list(self._threads)
+        if threading.current_thread() not in threads:
+            for thread in threads:
+                thread.join()
 
     def announce(self) -> None:
         """Wake everybody who waits and run the callbacks; the second time does nothing."""
         with self._lock:
-            self._announced.set()
             callbacks, self._callbacks = self._callbacks, []
-        if callbacks:
-            _run_in_thread(callbacks)
+            if callbacks:
+                self._run(callbacks)
+            self._announced.set()
 
     def retire(self) -> None:
         """The holder gave it up: wake everybody who waits, call nobody."""
@@ -55,13 +66,16 @@ class LossSignal:
             self._announced.set()
             self._callbacks = []
 
+    def _run(self, callbacks: list[Callable[[], None]]) -> None:
+        # Never on a thread that renews or watches: a callback may block.
+        thread = threading.Thread(
+            target=_call, args=(callbacks,), name="pliska-lock-lost", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
 
-def _run_in_thread(callbacks: list[Callable[[], None]]) -> None:
-    # Never on a thread that renews or watches: a callback may block.
-    threading.Thread(target=_run, args=(callbacks,), name="pliska-lock-lost", daemon=True).start()
 
-
-def _run(callbacks: list[Callable[[], None]]) -> None:
+def _call(callbacks: list[Callable[[], None]]) -> None:
     for callback in callbacks:
         try:
             callback()

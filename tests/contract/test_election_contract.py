@@ -17,12 +17,15 @@ from pliska.locks import (
     Election,
     GrantLostError,
     LeaderRecord,
+    Leadership,
     LockUsageError,
     Revision,
     Session,
     StoreFormatError,
+    TransferFailedError,
     candidates,
     current_leader,
+    observe_leaders,
     wait_for_leader_change,
 )
 from pliska.locks.election import CANDIDATE_ID_CHARACTERS_MAX, VALUE_BYTES_MAX
@@ -228,3 +231,116 @@ def test_ids_and_values_at_the_limit_are_taken_and_beyond_it_refused(
     for bad_id, value in ((who + "c", b""), ("", b""), ("c", bytes(VALUE_BYTES_MAX + 1))):
         with pytest.raises(LockUsageError):
             Election(session, "job/a", bad_id, value)
+
+
+def test_an_observer_is_told_of_each_leader_until_it_is_called_off(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    cancelled, seen, news = threading.Event(), [], threading.Semaphore(0)
+
+    def observe() -> None:
+        for leader in observe_leaders(backend, "job/a", cancelled):
+            seen.append(leader.candidate_id)
+            news.release()
+
+    with ThreadPoolExecutor(1) as pool:
+        observing = pool.submit(observe)
+        for who in ("c1", "c2", "c3"):
+            leadership = stand(who).campaign(timeout_s=20)
+            assert news.acquire(timeout=20)
+            leadership.resign()
+        cancelled.set()
+        observing.result(timeout=10)
+    assert seen == ["c1", "c2", "c3"]
+
+
+def test_leadership_goes_to_the_named_successor_past_those_who_came_before(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    first = stand("c1").campaign()
+    with ThreadPoolExecutor(3) as pool:
+        futures = {}
+        for count, who in enumerate(("c2", "c3", "c4"), start=2):
+            futures[who] = pool.submit(stand(who).campaign, 60)
+            wait_for_candidates(backend, count)
+        leader = first.transfer("c4", timeout_s=20)
+        assert leader.candidate_id == "c4"
+        assert not first.held
+        fourth = futures["c4"].result(timeout=20)
+        assert fourth.epoch == leader.epoch > first.epoch
+        wait_for_candidates(backend, 3)
+        assert not futures["c2"].done()
+        assert not futures["c3"].done()
+        next_one = candidates(backend, "job/a")[1].candidate_id
+        last_one = ({"c2", "c3"} - {next_one}).pop()
+        fourth.resign()
+        second = futures[next_one].result(timeout=20)
+        assert second.epoch > fourth.epoch
+        second.transfer(last_one, timeout_s=20)
+        assert futures[last_one].result(timeout=20).epoch > second.epoch
+
+
+def test_a_transfer_to_somebody_who_does_not_stand_changes_nothing(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    leadership = stand("c1").campaign()
+    for who in ("c9", "c1"):
+        with pytest.raises(TransferFailedError, match="nothing has changed"):
+            leadership.transfer(who, timeout_s=1)
+        assert leadership.held
+    leader = current_leader(backend, "job/a")
+    assert leader is not None
+    assert leader.candidate_id == "c1"
+
+
+def test_a_transfer_to_a_candidate_that_never_leads_reports_failure(
+    backend: Backend, open_session: OpenSession, stand: Callable[[str], Election]
+) -> None:
+    leadership = stand("c1").campaign()
+    frozen = open_session()
+    directory = leadership.guard().key.rpartition("/")[0]
+    value = backend.list(directory).records[0].value.replace(b"c1", b"c2")
+    backend.create(f"{directory}/frozen", value, frozen.backend_session)
+    with pytest.raises(TransferFailedError, match="we have resigned"):
+        leadership.transfer("c2", timeout_s=0.3)
+    assert not leadership.held
+    assert current_leader(backend, "job/a") is None
+
+
+def test_who_lost_leadership_cannot_transfer_it(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    leadership = stand("c1").campaign()
+    backend.delete(leadership.guard().key)
+    assert leadership.lost.wait(10)
+    with pytest.raises(GrantLostError):
+        leadership.transfer("c2", timeout_s=1)
+
+
+def test_a_candidate_stands_again_only_when_its_work_and_its_callbacks_have_ended(
+    backend: Backend, stand: Callable[[str], Election]
+) -> None:
+    log: list[str] = []
+    cancelled, has_led_twice = threading.Event(), threading.Event()
+
+    def clean_up() -> None:
+        time.sleep(0.2)
+        log.append("cleaned up")
+
+    def work(leadership: Leadership) -> None:
+        log.append("leads")
+        if log.count("leads") == 2:
+            has_led_twice.set()
+            return
+        leadership.on_lost(clean_up)
+        backend.delete(leadership.guard().key)
+        assert leadership.lost.wait(10)
+        log.append("stopped")
+
+    with ThreadPoolExecutor(1) as pool:
+        leading = pool.submit(stand("c1").lead, work, cancelled)
+        assert has_led_twice.wait(20)
+        cancelled.set()
+        leading.result(timeout=10)
+    assert log[:4] == ["leads", "stopped", "cleaned up", "leads"]
+    assert candidates(backend, "job/a") == ()

@@ -71,3 +71,20 @@ def test_giving_up_wakes_but_calls_nobody() -> None:
     signal.retire()
     assert signal.is_set()
     assert not called.wait(0.05)
+
+
+def test_joining_waits_for_the_callbacks_of_a_loss_and_for_no_others() -> None:
+    is_lost, may_end = [False], threading.Event()
+    signal = LossSignal(lambda: is_lost[0])
+    signal.join_callbacks()
+    signal.on_lost(lambda: may_end.wait(10))
+    signal.on_lost(signal.join_callbacks)  # from within one it would wait for itself
+    is_lost[0] = True
+    signal.announce()
+    joining = threading.Thread(target=signal.join_callbacks)
+    joining.start()
+    joining.join(0.1)
+    assert joining.is_alive()
+    may_end.set()
+    joining.join(10)
+    assert not joining.is_alive()
