@@ -3,14 +3,44 @@
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from pliska.locks.backends.base import Existing
-from pliska.locks.contender import Contender
 from pliska.locks.errors import NotHeldError
 from pliska.locks.fencing import FencingToken
 from pliska.locks.loss import LossSignal
 from pliska.locks.process import HomeProcess
+from pliska.locks.session import Session
+
+
+class Holding(Protocol):
+    """What a grant is the handle of, as a rule a `Contender`. Safe to use from any thread."""
+
+    @property
+    def session(self) -> Session:
+        """Whose end is the end of the holding."""
+
+    @property
+    def token(self) -> FencingToken:
+        """See `Grant.token`."""
+
+    @property
+    def guard(self) -> Existing:
+        """See `Grant.guard`."""
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether it holds, by the local deadline of the session. Once False, it stays so."""
+
+    @property
+    def lost(self) -> LossSignal:
+        """See `Grant.lost`."""
+
+    def check(self) -> None:
+        """Raise unless it holds."""
+
+    def release(self) -> bool:
+        """Give up what it holds; False when it was not held any more."""
 
 
 class Grant:
@@ -25,8 +55,8 @@ class Grant:
     may use it.
     """
 
-    def __init__(self, contender: Contender) -> None:
-        self._own_contender = contender
+    def __init__(self, holding: Holding) -> None:
+        self._own_holding = holding
         self._home = HomeProcess()
         self._lock = threading.Lock()
         self._is_released = False
@@ -34,38 +64,38 @@ class Grant:
     @property
     def token(self) -> FencingToken:
         """Greater than that of every earlier holder."""
-        return self._contender.token
+        return self._holding.token
 
     @property
     def held(self) -> bool:
         """Whether it is held, computed now from a local deadline. Once False, it stays so."""
-        return self._contender.is_holding and not self._is_released
+        return self._holding.is_holding and not self._is_released
 
     @property
     def remaining_s(self) -> float:
         """How long it is held if the store is not heard from again; 0 when it is not held."""
-        remaining_s = self._contender.session.remaining_s
+        remaining_s = self._holding.session.remaining_s
         return remaining_s if self.held else 0.0
 
     @property
     def lost(self) -> LossSignal:
         """Set when it was lost, and also when it was given up."""
-        return self._contender.lost
+        return self._holding.lost
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         """Call `callback` in a thread of its own when it is lost, but not on `release`."""
-        self._contender.lost.on_lost(callback)
+        self._holding.lost.on_lost(callback)
 
     def check(self) -> None:
         """Raise `GrantLostError` when it was lost and `NotHeldError` when it was released."""
-        contender = self._contender
+        holding = self._holding
         if self._is_released:
             raise NotHeldError("this grant was released before")
-        contender.check()
+        holding.check()
 
     def guard(self) -> Existing:
         """The check for `Backend.transact` that refuses a write once this grant is over."""
-        return self._contender.guard
+        return self._holding.guard
 
     def release(self) -> bool:
         """Give it up; the next in line gets it at once.
@@ -73,17 +103,17 @@ class Grant:
         Returns:
             True when it was held until now; False when it was lost or released before.
         """
-        contender = self._contender
+        holding = self._holding
         with self._lock:
             if self._is_released:
                 return False
             self._is_released = True
-        return contender.release()
+        return holding.release()
 
     @property
-    def _contender(self) -> Contender:
+    def _holding(self) -> Holding:
         self._home.check()
-        return self._own_contender
+        return self._own_holding
 
     def __enter__(self) -> Self:
         return self

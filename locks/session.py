@@ -20,8 +20,8 @@ from pliska.locks.loss import LossSignal
 from pliska.locks.process import HomeProcess
 
 INSPECTION_S = 0.5
-"""How often the keeper looks whether the records of held grants still exist, and deletes those
-that an interrupted acquire or release left behind."""
+"""How often the keeper looks whether the records of held grants still exist, and gives back what
+an interrupted acquire or release left behind."""
 CLOSE_TIMEOUT_S = 2.0
 RENEWAL_TIMEOUT_S_MIN = 0.05
 
@@ -58,7 +58,7 @@ class Session:
         self._end_reason: str | None = None
         self._is_closed = False
         self._held: set[Held] = set()
-        self._abandoned: set[str] = set()
+        self._abandoned: set[Callable[[float], bool]] = set()
         self._lost = LossSignal(lambda: not self.is_alive)
         self._threads = [
             threading.Thread(target=self._watch_deadline, name="pliska-session-guard", daemon=True),
@@ -168,21 +168,29 @@ class Session:
             self._held.discard(held)
 
     def delete_own(self, key: str, timeout_s: float) -> bool:
-        """Delete a record of this session; True when it was there.
+        """Delete a record of this session; True when it was there. See `give_back`."""
+        return self.give_back(lambda left_s: self.backend.delete(key, timeout_s=left_s), timeout_s)
+
+    def give_back(self, action: Callable[[float], bool], timeout_s: float) -> bool:
+        """Do away with something of this session's; what `action` says of it.
 
         When the store does not answer, or the caller is interrupted, the keeper
         goes on trying for as long as the session lives, and True is returned.
+
+        Args:
+            action: Takes the time it may take; harmless to do again.
+            timeout_s: How long the caller waits for it.
         """
         if not self.is_alive:
             return False
         try:
-            return self.backend.delete(key, timeout_s=timeout_s)
+            return action(timeout_s)
         except StoreError as error:
-            _log.warning("a record could not be deleted yet: key=%s reason=%s", key, error)
-            self._abandon(key)
+            _log.warning("something held could not be given back yet: reason=%s", error)
+            self._abandon(action)
             return True
         except BaseException:
-            self._abandon(key)
+            self._abandon(action)
             raise
 
     def _ended(self) -> str | None:
@@ -196,9 +204,9 @@ class Session:
                 self._changed.notify_all()
             return self._end_reason
 
-    def _abandon(self, key: str) -> None:
+    def _abandon(self, action: Callable[[float], bool]) -> None:
         with self._changed:
-            self._abandoned.add(key)
+            self._abandoned.add(action)
 
     def _end(self, reason: str) -> None:
         with self._changed:
@@ -226,7 +234,7 @@ class Session:
             if self.clock.now_s() >= self._lease.next_renewal_s:
                 self._renew()
             if self.clock.now_s() >= next_inspection_s:
-                self._delete_abandoned()
+                self._give_back_abandoned()
                 self._inspect_held()
                 next_inspection_s = self.clock.now_s() + INSPECTION_S
         if not self._is_closed:
@@ -259,16 +267,16 @@ class Session:
                 if self._ended() is None:
                     self._lease = self._lease.renewed(sent_s)
 
-    def _delete_abandoned(self) -> None:
+    def _give_back_abandoned(self) -> None:
         with self._changed:
             abandoned = list(self._abandoned)
-        for key in abandoned:
+        for action in abandoned:
             try:
-                self.backend.delete(key, timeout_s=self._call_timeout_s())
+                action(self._call_timeout_s())
             except LockError:
                 return  # the next round tries again
             with self._changed:
-                self._abandoned.discard(key)
+                self._abandoned.discard(action)
 
     def _inspect_held(self) -> None:
         with self._changed:
