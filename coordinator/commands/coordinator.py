@@ -70,9 +70,11 @@ def run(
     Exit code 0: the job is finished, or the coordinator was stopped; 1: the job
     is halted and needs an operator.
     """
+    from pliska.coordinator.wire.job import load_job
+
+    checked = load_job(job)  # before torch is waited for: most mistakes show here
     from pliska.coordinator.daemon import CoordinatorOptions, run_coordinator
     from pliska.coordinator.round_state import Phase
-    from pliska.coordinator.wire.job import load_job
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     options = CoordinatorOptions(
@@ -86,7 +88,7 @@ def run(
         session_timeout_s=session_timeout,
         worker_lease_s=worker_lease,
     )
-    ended = asyncio.run(run_coordinator(load_job(job), options))
+    ended = asyncio.run(run_coordinator(checked, options))
     if ended is Phase.HALTED:
         raise typer.Exit(HALTED)
 
