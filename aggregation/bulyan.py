@@ -87,7 +87,7 @@ class Bulyan(RecursiveRule):
         """Take theta winners, each as itself."""
         n = len(distances)
         winners = [ranking[0] for ranking in _rankings(distances, f, n - 2 * f)]
-        return torch.eye(n, dtype=torch.float64)[winners], winners
+        return torch.eye(n, dtype=torch.float64)[sorted(winners)], winners
 
 
 @dataclass(frozen=True, kw_only=True)
