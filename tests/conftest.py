@@ -6,6 +6,7 @@ from services.fixtures import (  # noqa: F401 - pytest finds fixtures and hooks 
     consul_servers,
     own_consul,
     own_zookeeper,
+    own_zookeeper_ensemble,
     pytest_runtest_makereport,
     zookeeper,
     zookeeper_ensemble,

@@ -29,9 +29,9 @@ RECONNECT_PAUSE_S_MAX = 1.0
 CLOSE_GRACE_S = 0.5
 
 _log = logging.getLogger(__name__)
-# kazoo's debug messages show credentials, so its logger never gets that far.
+# kazoo's debug messages show credentials, and what it warns of the link says in fewer words.
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
-_kazoo_log.setLevel(logging.INFO)
+_kazoo_log.setLevel(logging.CRITICAL)
 
 
 class Purpose(Enum):
@@ -156,7 +156,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
         try:
             return super()._connect_attempt(host, hostip, port, retry)
         except Exception as error:  # noqa: BLE001 - or the thread would end, and nobody reconnect
-            self.last_failure = f"{type(error).__name__}: {error}"
+            self.last_failure = f"{host}:{port}: {type(error).__name__}: {error}"
+            _log.warning("unexpected answer from ZooKeeper: reason=%s", self.last_failure)
             if self.client._state != KeeperState.CONNECTING:
                 self.client._session_callback(KeeperState.CONNECTING)
             return None

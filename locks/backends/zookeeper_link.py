@@ -10,6 +10,7 @@ watcher.
 """
 
 import contextlib
+import logging
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -46,6 +47,8 @@ from pliska.locks.errors import (
     StoreFormatError,
     StoreUnavailableError,
 )
+
+_log = logging.getLogger(__name__)
 
 _CONNECTION_LOST = (ConnectionLoss, ConnectionClosedError, SessionMovedError, SessionExpiredError)
 
@@ -248,6 +251,8 @@ class ZookeeperLink:
         return SessionLostError("ZooKeeper has ended the session: open a new one")
 
     def _on_state(self, state: str) -> None:
+        if state == KazooState.SUSPENDED and not self._is_closed:
+            _log.warning("connection to ZooKeeper lost: servers=%s", self._options.hosts)
         if state == KazooState.LOST and self._purpose is Purpose.SESSION:
             self._has_ended = True
             self._connection.stay_disconnected()

@@ -42,7 +42,7 @@ class ZookeeperSession:
         try:
             self.link.wait_until_connected(self._clock.now_s() + timeout_s)
         except BaseException:
-            self.link.close(0)
+            self.link.leave()
             raise
         self.id = self.link.session_id
         self.lease_s = self.link.session_timeout_s

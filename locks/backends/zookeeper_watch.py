@@ -18,6 +18,7 @@ from pliska.locks.backends.zookeeper_link import ZookeeperLink
 from pliska.locks.backends.zookeeper_reads import last_change
 from pliska.locks.backends.zookeeper_requests import AddWatch, RemoveWatch
 from pliska.locks.clock import SystemClock
+from pliska.locks.errors import StoreUnavailableError
 
 IDLE_S = 5.0
 """How long a watch is kept that nobody uses."""
@@ -53,21 +54,22 @@ class ZookeeperWatcher:
     def wait(self, link: ZookeeperLink, path: str, after: Revision, timeout_s: float) -> bool:
         """See `Backend.wait_for_change`; `path` is ZooKeeper's."""
         until_s = self._clock.now_s() + timeout_s
+        call_until_s = max(until_s, self._clock.now_s() + STORE_CALL_S_MIN)
         changed = threading.Event()
         watch = self._enter(link, path, changed)
         try:
-            if not self._is_known_unchanged(watch, after):
-                call_until_s = max(until_s, self._clock.now_s() + STORE_CALL_S_MIN)
-                if self._has_changed(link, path, watch, changed, after, call_until_s):
-                    return True
+            if not self._is_known_unchanged(watch, after) and self._has_changed(
+                link, path, watch, changed, after, call_until_s
+            ):
+                return True
             return changed.wait(max(0.0, until_s - self._clock.now_s()))
+        except StoreUnavailableError:
+            if self._clock.now_s() < call_until_s and link.is_usable:
+                return True  # the connection broke meanwhile: whoever waits reads again
+            raise
         finally:
             with self._lock:
                 watch.waiting.remove(changed)
-
-    def wake_all(self) -> None:
-        """Let everybody read again."""
-        self.on_disconnect()
 
     def on_reply(self, zxid: int) -> None:
         """What was announced before this reply happened at or before `zxid`."""

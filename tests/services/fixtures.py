@@ -70,14 +70,25 @@ def own_zookeeper(
     server.process.kill()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def zookeeper_ensemble(
     zookeeper_jars: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sequence[ZookeeperServer]]:
     directory = tmp_path_factory.mktemp("zookeeper-ensemble")
-    servers = zookeeper_service.start_ensemble(directory, zookeeper_jars)
-    yield servers
-    for server in servers:
+    ensemble = zookeeper_service.start_ensemble(directory, zookeeper_jars)
+    yield ensemble
+    for server in ensemble:
+        server.process.kill()
+
+
+@pytest.fixture(scope="module")
+def own_zookeeper_ensemble(
+    zookeeper_jars: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Sequence[ZookeeperServer]]:
+    directory = tmp_path_factory.mktemp("zookeeper-ensemble")
+    ensemble = zookeeper_service.start_ensemble(directory, zookeeper_jars)
+    yield ensemble
+    for server in ensemble:
         server.process.kill()
 
 

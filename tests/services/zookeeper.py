@@ -19,6 +19,7 @@ from services.process import ServiceProcess, free_ports
 
 TICK_MS = 200
 SESSION_MS_MIN = 200
+SESSION_MS_MAX = 60_000
 HEAP_MB = 96
 DEBIAN_JARS = Path("/usr/share/java")
 HOW_TO_GET = (
@@ -125,6 +126,7 @@ def _start(
         "clientPortAddress=127.0.0.1\n"
         f"tickTime={TICK_MS}\n"
         f"minSessionTimeout={SESSION_MS_MIN}\n"
+        f"maxSessionTimeout={SESSION_MS_MAX}\n"
         "maxClientCnxns=0\n"
         "admin.enableServer=false\n"
         "4lw.commands.whitelist=*\n"
