@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack, overload
 import torch
 from torch import Tensor
 
+from pliska.aggregation import distances
 from pliska.aggregation.buffer import GradientBuffer
 from pliska.aggregation.errors import BoundError, ParameterError, ShapeError, TooManyBadRowsError
 from pliska.aggregation.faces import (
@@ -131,6 +132,15 @@ class Rule(ABC):
                 bear, this rule's f less the refused rows.
         """
 
+    def read_ahead(self, rows: Rows, f: int) -> None:
+        """Do what can be done before the gate, so that rows that pass are read once (see `Seen`).
+
+        Args:
+            rows: Candidates, not known to be finite.
+            f: Faults still to bear if all pass.
+        """
+        del rows, f
+
     def landmarks(self, setting: Setting) -> Mapping[str, Tensor]:
         """Return vectors [d] to measure along with the rows."""
         del setting
@@ -220,6 +230,7 @@ class Rule(ABC):
             MassError: f workers could hold half of the voting mass.
         """
         handed_in = submission(rows, worker_ids)
+        self._read_ahead(handed_in, rejected, given)
         refused = _refused(handed_in, rejected, gate)
         admitted = [i for i, worker in enumerate(handed_in.workers) if worker not in refused]
         n = len(admitted) + len(refused)
@@ -269,6 +280,22 @@ class Rule(ABC):
     ) -> Aggregation[Any]:
         """Do what `aggregate` does, behind the ordinary gate."""
         return self.aggregate(rows, worker_ids, rejected, **given)
+
+    def _read_ahead(self, handed_in: Submission, rejected: Mapping[str, str], given: Given) -> None:
+        """Read ahead in the ordinary case: all rows are to take part, with nothing beside them."""
+        if not handed_in.workers or not rejected.keys().isdisjoint(handed_in.workers):
+            return
+        if any(given.get(key) is not None for key in ("masses", "reference", "memory")):
+            return
+        spent = len(handed_in.refused.keys() | rejected.keys())
+        n = len(handed_in.workers) + spent
+        if self.f == "auto" or n < self.rows_min:
+            return
+        f = faults_among(self.f, n, self.rows_needed) - spent
+        if self.pre.needs_geometry:
+            distances.read_ahead(handed_in.rows)
+        elif f >= 0 and not self.pre.members:
+            self.read_ahead(handed_in.rows, f)
 
     def _setting(self, rows: Rows, workers: tuple[str, ...], f: int, given: Given) -> Setting:
         """Check what the caller gave, and put it into row order."""

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 
+from pliska.aggregation import order_statistics
 from pliska.aggregation.aggregator import Rule
 from pliska.aggregation.order_statistics import BandMean, band_mean
 from pliska.aggregation.points import Combination, Points
@@ -39,6 +40,10 @@ class BandRule(CoordinateRule):
     @abstractmethod
     def band(self, n: int, f: int) -> range:
         """Return the ranks (0 is the smallest) whose values are averaged."""
+
+    def read_ahead(self, rows: Rows, f: int) -> None:
+        """Average the band."""
+        order_statistics.read_ahead(rows, self.band(rows.n, f))
 
     def reduce(self, rows: Rows, setting: Setting) -> BandMean:
         """Average the band in every coordinate."""

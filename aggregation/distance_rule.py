@@ -7,9 +7,11 @@ sum; whatever a rule iterates, it does on n x n numbers.
 from abc import abstractmethod
 from dataclasses import dataclass
 
+from pliska.aggregation import distances
 from pliska.aggregation.aggregator import Rule
 from pliska.aggregation.geometry import Geometry
 from pliska.aggregation.points import Choice, Combination, Points
+from pliska.aggregation.rows import Rows
 from pliska.aggregation.setting import Setting
 
 
@@ -25,6 +27,12 @@ class DistanceRule(Rule):
             geometry: Of the points, float64 on the CPU.
             setting: The circumstances, with the faults still to bear.
         """
+
+    def read_ahead(self, rows: Rows, f: int) -> None:
+        """Multiply the rows."""
+        del f
+        if not self.needs_origin:
+            distances.read_ahead(rows)
 
     def combine(self, points: Points, setting: Setting) -> Combination:
         """Measure the points, weigh them, and sum the rows that have weight."""

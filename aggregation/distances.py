@@ -11,11 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.engine import grams
-from pliska.aggregation.engine.compiler import Host, host_for
-from pliska.aggregation.engine.statistics import SQUARE_MIN
+from pliska.aggregation.engine.compiler import host_for
+from pliska.aggregation.engine.statistics import SQUARE_MIN, squared_length
 from pliska.aggregation.rows import Rows
 
 CANCELLATION = 1e-2
@@ -47,13 +48,31 @@ def centred_gram(rows: Rows) -> tuple[Tensor, int]:
         float64 [n, n] on the CPU, and the position of the row that was
         subtracted: its products are zero.
     """
-    centre = _middle_row(rows)
+    read_ahead(rows)
+    if rows.seen.gram is None:
+        centre = _middle_row(rows)
+        rows.seen.gram = _exact_gram(rows, centre), centre
+    return rows.seen.gram
+
+
+def read_ahead(rows: Rows) -> None:
+    """Do most of the work of `centred_gram` before the gate, which then need not read the rows.
+
+    Args:
+        rows: Not yet known to be finite. If they are not, or too few for a
+            kernel, nothing is kept but the lengths.
+    """
     target = host_for(rows.tensors)
-    if target is not None and rows.n * rows.measured >= COMPILED_ELEMENTS_MIN:
-        gram = _compiled_gram(target, rows, centre)
-        if gram is not None:
-            return gram, centre
-    return _exact_gram(rows, centre), centre
+    is_large = rows.n * rows.measured >= COMPILED_ELEMENTS_MIN
+    if target is None or not is_large or rows.seen.gram is not None:
+        return
+    centre = _middle_row(rows)
+    columns = slice(0, rows.measured)
+    found = grams.products(target, rows.tensors, rows.n, columns, rows.tensors[centre])
+    if rows.seen.lengths is None:
+        rows.seen.lengths = _lengths(rows, found.lengths.tolist())
+    if _is_exact(rows, found.gram, centre):
+        rows.seen.gram = torch.from_numpy(found.gram), centre
 
 
 def distances_within(rows: Rows, gram: Tensor) -> Tensor:
@@ -83,16 +102,25 @@ def distances_to_combination(distances: Tensor, weights: Sequence[float]) -> lis
     return to_combination
 
 
-def _compiled_gram(target: Host, rows: Rows, centre: int) -> Tensor | None:
-    """Return the products from float32 blocks, or None where float32 cannot hold them."""
-    middle = rows.tensors[centre]
-    found = grams.products(target, rows.tensors, rows.n, slice(0, rows.measured), middle)
-    if not np.isfinite(found.gram).all():
-        return None
-    small = np.flatnonzero(np.diagonal(found.gram) < SQUARE_MIN * rows.measured)
-    if all(torch.equal(rows.tensors[i], middle) for i in small):
-        return torch.from_numpy(found.gram)
-    return None
+def _is_exact(rows: Rows, gram: NDArray[np.float64], centre: int) -> bool:
+    """Return whether float32 could hold all squares; rows equal to the centre may have none."""
+    if not np.isfinite(gram).all():
+        return False
+    small = np.flatnonzero(np.diagonal(gram) < SQUARE_MIN * rows.measured)
+    return all(torch.equal(rows.tensors[i], rows.tensors[centre]) for i in small)
+
+
+def _lengths(rows: Rows, measured: Sequence[float]) -> list[tuple[float, float]]:
+    """Complete the squared lengths that came with the products."""
+    columns, rest = slice(0, rows.measured), slice(rows.measured, rows.d)
+    least = SQUARE_MIN * rows.measured
+    return [
+        (
+            length if least <= length < np.inf else squared_length(row, columns),
+            squared_length(row, rest),
+        )
+        for row, length in zip(rows.tensors, measured, strict=True)
+    ]
 
 
 def _exact_gram(rows: Rows, centre: int) -> Tensor:
@@ -115,7 +143,7 @@ def _middle_row(rows: Rows) -> int:
     for start in range(0, rows.measured, step):
         columns = slice(start, min(start + SAMPLE_COLUMNS, rows.measured))
         lengths += rows.block(columns).to(torch.float64).square().sum(dim=1)
-    found = lengths.tolist()
+    found = torch.where(lengths.isfinite(), lengths, torch.inf).tolist()
     return sorted(range(rows.n), key=lambda i: (found[i], i))[rows.n // 2]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pliska.aggregation.engine.statistics import squared_length
 from pliska.aggregation.errors import ParameterError
 from pliska.aggregation.rows import Rows
 
@@ -40,13 +41,12 @@ class Gate:
         Args:
             rows: Candidates, one shape and dtype already.
         """
-        reasons = {i: self._objection(row, rows) for i, row in enumerate(rows.tensors)}
+        lengths = rows.squared_lengths()
+        reasons = {i: self._objection(row, *lengths[i]) for i, row in enumerate(rows.tensors)}
         return {i: reason for i, reason in reasons.items() if reason is not None}
 
-    def _objection(self, row: Tensor, rows: Rows) -> str | None:
-        measured = squared_norm(row[: rows.measured])
-        carried = squared_norm(row[rows.measured :])
-        if not (math.isfinite(measured) and math.isfinite(carried)):
+    def _objection(self, row: Tensor, measured: float, carried: float) -> str | None:
+        if not (measured < NORM_MAX**2 and carried < NORM_MAX**2):
             return _overflow_reason(row)
         norm = math.sqrt(measured)
         if norm > self.norm_max:
@@ -56,8 +56,7 @@ class Gate:
 
 def squared_norm(row: Tensor) -> float:
     """Return the sum of squares in float64; not finite if any value of `row` [d] is not."""
-    norm = torch.linalg.vector_norm(row, dtype=torch.float64).item() if row.numel() else 0.0
-    return float(norm) ** 2 if norm < NORM_MAX else math.inf if norm == norm else math.nan
+    return squared_length(row, slice(0, len(row)))
 
 
 def _overflow_reason(row: Tensor) -> str:

@@ -24,6 +24,7 @@ class NNM(PreAggregator):
     """
 
     name: ClassVar[str] = "nnm"
+    needs_geometry: ClassVar[bool] = True
 
     @property
     def bound(self) -> str:

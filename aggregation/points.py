@@ -170,6 +170,8 @@ class Points:
     @property
     def _all(self) -> Rows:
         """Rows and landmarks as rows."""
+        if not self.landmarks:
+            return self.rows
         return Rows((*self.rows.tensors, *self.landmarks.values()), self.rows.measured)
 
     def _to_rows(self, weights: Tensor) -> Tensor:

@@ -37,6 +37,8 @@ class PreAggregator(ABC):
     """Name in a job file."""
     needs_origin: ClassVar[bool] = False
     """Whether it measures lengths, not only distances between rows."""
+    needs_geometry: ClassVar[bool] = False
+    """Whether it measures distances between rows, and nothing else."""
     keeps_workers: ClassVar[bool] = False
     """Whether each point is still one worker's, so that voting masses keep their meaning."""
 
@@ -82,6 +84,11 @@ class Chain:
     def needs_origin(self) -> bool:
         """Whether any member measures lengths."""
         return any(member.needs_origin for member in self.members)
+
+    @property
+    def needs_geometry(self) -> bool:
+        """Whether the first member measures distances between rows, and none anything else."""
+        return any(member.needs_geometry for member in self.members[:1]) and not self.needs_origin
 
     @property
     def keeps_workers(self) -> bool:

@@ -5,8 +5,9 @@ cache, so the memory a rule needs beside its input is a few blocks and one row.
 Nothing here judges a row; `gate` has done that before.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from pliska.aggregation.engine import sums
 from pliska.aggregation.engine.compiler import host_for
 from pliska.aggregation.engine.results import RESULTS
+from pliska.aggregation.engine.statistics import squared_length
 
 BLOCK_ELEMENTS = 2**19
 """Values in one column block of all rows: 2 MiB of float32, about a core's share of cache."""
@@ -21,6 +23,25 @@ BLOCK_ELEMENTS = 2**19
 
 COMPILED_ELEMENTS_MIN = 2**16
 """Fewer values are added before a kernel is found."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What passes over rows have found out, so that nothing is read twice.
+
+    The gate needs every row's length and the rule something else. A pass for
+    the rule made before the gate finds both; if the gate refuses nobody, which
+    is the ordinary case, the rows are read once.
+
+    Attributes:
+        lengths: Squared length of each row, of the measured columns and of the others.
+        gram: Centred inner products and the position of the centre (see `distances`).
+        means: Coordinate-wise means by what was selected (see `order_statistics`).
+    """
+
+    lengths: Sequence[tuple[float, float]] | None = None
+    gram: tuple[Tensor, int] | None = None
+    means: dict[Hashable, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +53,12 @@ class Rows:
         measured: Leading columns that count for distances and norms. The
             others (float buffers such as running statistics) are aggregated
             along but must not decide who is trusted.
+        seen: What is known of them already.
     """
 
     tensors: tuple[Tensor, ...]
     measured: int
+    seen: Seen = field(default_factory=Seen, compare=False, repr=False)
 
     @property
     def n(self) -> int:
@@ -53,8 +76,25 @@ class Rows:
         return torch.float64 if self.tensors[0].dtype == torch.float64 else torch.float32
 
     def select(self, positions: Sequence[int]) -> "Rows":
-        """Return the rows at these positions, without copying them."""
+        """Return the rows at these positions, without copying them; these rows if it is all."""
+        if list(positions) == list(range(self.n)):
+            return self
         return Rows(tuple(self.tensors[i] for i in positions), self.measured)
+
+    def squared_lengths(self) -> Sequence[tuple[float, float]]:
+        """Return each row's squared length, of the measured columns and of the others.
+
+        Float64; not finite if any of the values is not.
+        """
+        if self.seen.lengths is None:
+            self.seen.lengths = [
+                (
+                    squared_length(row, slice(0, self.measured)),
+                    squared_length(row, slice(self.measured, self.d)),
+                )
+                for row in self.tensors
+            ]
+        return self.seen.lengths
 
     def block(self, columns: slice) -> Tensor:
         """Return a fresh [n, width] matrix of these columns, which the caller may overwrite."""

@@ -8,10 +8,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pliska.aggregation.engine.threads import over_spans
+
 SQUARE_MIN = 1e-30
 """Squares that average less than this were partly lost to float32's range."""
 
 EXACT_COLUMNS = 1 << 16
+"""Columns widened to float64 at once; so few are always summed in float64."""
+
+DOT_COLUMNS = 1 << 13
+"""Columns of one float32 dot product, too few for the library to start threads of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,27 @@ def repaired(sums: Sums, rows: Sequence[Tensor], result: Tensor, columns: slice)
         if not (least <= distances[i] < np.inf) and np.isfinite(lengths[i]):
             distances[i] = squares(row, columns, result)
     return Sums(distances, lengths, sums.kept)
+
+
+def squared_length(row: Tensor, columns: slice) -> float:
+    """Return the sum of squares of `row` [d] over these columns; not finite if any value is not.
+
+    Within a few thousand columns squares of large rows are added in float32,
+    which is exact to about 1e-7, unless float32 cannot hold them.
+    """
+    width = columns.stop - columns.start
+    if row.device.type != "cpu" or row.dtype == torch.float64 or width < EXACT_COLUMNS:
+        return squares(row, columns)
+
+    def part(first: int, end: int) -> float:
+        values = row[first:end].to(torch.float32)
+        pieces = (
+            values[start : start + DOT_COLUMNS] for start in range(0, end - first, DOT_COLUMNS)
+        )
+        return sum(float(torch.dot(piece, piece)) for piece in pieces)
+
+    total = sum(over_spans(part, columns.start, columns.stop))
+    return total if SQUARE_MIN * width <= total < np.inf else squares(row, columns)
 
 
 def squares(row: Tensor, columns: slice, origin: Tensor | None = None) -> float:
