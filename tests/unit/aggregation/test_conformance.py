@@ -65,16 +65,15 @@ def test_lots_that_are_drawn_anew_are_found_out() -> None:
         return rows[int(torch.randint(len(rows), (1,)))]
 
     torch.manual_seed(1)
-    assert "of 19 repetitions differ" in str(
-        complaints("caf", moody)["gives the same answer every time"]
-    )
+    found = complaints("caf", moody)
+    assert "of 19 repetitions differ" in str(found["gives the same answer every time"])
 
 
 def test_a_golden_vector_reads_any_array() -> None:
     claim = golden("averages", torch.tensor([[1.0], [3.0]]), 0, 2.0)
-    assert claim.complaint(lambda rows, f: rows.numpy().mean(axis=0)) is None
-    assert claim.complaint(lambda rows, f: [2]) is None
-    assert claim.complaint(lambda rows, f: [2, 2]) == "(2, 2) instead of (2)"
+    assert claim.complaint(lambda rows, _: rows.numpy().mean(axis=0)) is None
+    assert claim.complaint(lambda *_: [2]) is None
+    assert claim.complaint(lambda *_: [2, 2]) == "(2, 2) instead of (2)"
 
 
 def test_peers_are_no_dependency(benchmark: Any) -> None:
