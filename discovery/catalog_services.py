@@ -1,15 +1,24 @@
 """Services in a store's own catalog, Consul's for one, where its own tools find them.
 
 An instance is an entry with a time to live: its owner says every third of it
-that it lives, and the store counts it as critical when it did not. Zone and
-state have no place of their own in a catalog: the zone is in the metadata, a
-draining instance is in maintenance, a failing one critical.
+that it lives, and it is gone when it did not. Zone and state have no place of
+their own in a catalog: the zone is in the metadata, a draining instance is in
+maintenance, a failing one critical. A catalog belongs to the whole store, so
+the prefix of the store's address makes no difference here.
 """
 
+import logging
+import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from types import MappingProxyType
 
-from pliska.discovery.errors import InstanceFormatError, NoInstanceError, ServiceUsageError
+from pliska.discovery.errors import (
+    InstanceConflictError,
+    InstanceFormatError,
+    NoInstanceError,
+    ServiceUsageError,
+)
 from pliska.discovery.instance import (
     METADATA_ENTRIES_MAX,
     Instance,
@@ -19,13 +28,16 @@ from pliska.discovery.instance import (
     fits_metadata,
 )
 from pliska.discovery.service_store import ServiceListing
-from pliska.locks import Clock, Revision
+from pliska.locks import Clock, ConflictError, LockError, Revision
 from pliska.locks.backends.base import CALL_TIMEOUT_S
 from pliska.locks.backends.service_catalog import CatalogEntry, EntryHealth, ServiceCatalog
 
 ZONE = "zone"
 """The metadata that carries the zone."""
 RENEWALS_PER_LEASE = 3
+WITHDRAW_TIMEOUT_S = 2.0
+
+_log = logging.getLogger(__name__)
 
 _HEALTH_OF = MappingProxyType(
     {
@@ -54,7 +66,8 @@ class CatalogServices:
         instances, unreadable = [], []
         for entry in listing.entries:
             try:
-                instances.append(_instance(entry))
+                if entry.health is not EntryHealth.LOST:
+                    instances.append(_instance(entry))
             except InstanceFormatError as error:
                 unreadable.append(str(error))
         instances.sort(key=lambda instance: instance.id)
@@ -108,6 +121,7 @@ class CatalogAnnouncer:
         self._service = service
         self._id = instance_id
         self._clock = clock
+        self._owner = secrets.token_hex(8)
         self._ttl_s = max(lease_s, catalog.ttl_s_min)
         self._renewed: CatalogEntry | None = None
         self._renewed_s = 0.0
@@ -122,21 +136,42 @@ class CatalogAnnouncer:
     def announce(self, instance: Instance) -> Instance:
         """See `Announcer.announce`."""
         sent_s = self._clock.now_s()
-        health = self._catalog.health(self._service, self._id)
-        if health is EntryHealth.MAINTENANCE:
+        status = self._catalog.status(self._service, self._id)
+        if status is not None and status.owner != self._owner:
+            if status.health is not EntryHealth.LOST:
+                raise InstanceConflictError(
+                    f"{self._service} has an instance {self._id} of another process: choose "
+                    "another id, or wait until that one is gone"
+                )
+            status = None
+        if status is not None and status.health is EntryHealth.MAINTENANCE:
             instance = instance.drained()
-        entry = _entry(instance)
-        if health is None or entry != self._renewed:
-            self._catalog.register(entry, self._ttl_s)
-        else:
-            self._catalog.renew(entry)
+        entry = replace(_entry(instance), owner=self._owner)
+        self._say(entry, is_known=status is not None and entry == self._renewed)
         self._renewed, self._renewed_s = entry, sent_s
         return instance
 
     def withdraw(self) -> None:
         """See `Announcer.withdraw`."""
-        self._renewed = None
-        self._catalog.deregister(self._service, self._id)
+        was_announced, self._renewed = self._renewed is not None, None
+        if not was_announced:
+            return
+        try:
+            status = self._catalog.status(self._service, self._id, WITHDRAW_TIMEOUT_S)
+            if status is not None and status.owner == self._owner:
+                self._catalog.deregister(self._service, self._id, WITHDRAW_TIMEOUT_S)
+        except LockError as error:
+            name = f"{self._service}/{self._id}"
+            _log.warning("an entry was left to run out: instance=%s reason=%s", name, error)
+
+    def _say(self, entry: CatalogEntry, *, is_known: bool) -> None:
+        if is_known:
+            try:
+                self._catalog.renew(entry)
+            except ConflictError:
+                is_known = False  # gone since we looked
+        if not is_known:
+            self._catalog.register(entry, self._ttl_s)
 
 
 def _entry(instance: Instance) -> CatalogEntry:

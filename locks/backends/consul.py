@@ -23,6 +23,7 @@ from pliska.locks.backends.base import (
     Unmodified,
 )
 from pliska.locks.backends.consul_agent import ConsulAgent
+from pliska.locks.backends.consul_catalog import ConsulCatalog
 from pliska.locks.backends.consul_key_locks import ConsulKeyLocks
 from pliska.locks.backends.consul_pair import flags_from, record_of
 from pliska.locks.backends.consul_place import ConsulPlace
@@ -68,6 +69,7 @@ class ConsulBackend(TransactionalBackend):
         self._agent = ConsulAgent(place)
         self._watcher = ConsulWatcher(self._agent, place.prefix)
         self.key_locks = ConsulKeyLocks(self._agent, place.prefix)
+        self.service_catalog = ConsulCatalog(self._agent)
 
     def open_session(self, lease_s: float, timeout_s: float = CALL_TIMEOUT_S) -> "ConsulSession":
         """See `Backend.open_session`. The lease is at least what Consul's servers allow."""

@@ -75,13 +75,13 @@ class ConsulAgent:
         """The pair under `key`, if there is one, as it is now."""
         with self._translated_errors("GET"):
             index, pair = self._calls(timeout_s).kv.get(key)
-            return Read(_index(index), [] if pair is None else [pair])
+            return Read(index_of(index), [] if pair is None else [pair])
 
     def read_below(self, prefix: str, timeout_s: float) -> Read:
         """All pairs whose key begins with `prefix`."""
         with self._translated_errors("GET"):
             index, pairs = self._calls(timeout_s).kv.get(prefix, recurse=True)
-            return Read(_index(index), pairs or [])
+            return Read(index_of(index), pairs or [])
 
     def wait_for_keys(self, prefix: str, index: int, wait_s: float) -> tuple[int, Sequence[str]]:
         """Wait until something below `prefix` changed after `index`; its index and all keys."""
@@ -90,7 +90,7 @@ class ConsulAgent:
         wait = f"{max(1, round(wait_s * 1000))}ms"
         with self._translated_errors("GET"):
             seen, keys = self._calls(timeout_s).kv.get(prefix, keys=True, index=index, wait=wait)
-            return _index(seen), keys or []
+            return index_of(seen), keys or []
 
     def directories(self, prefix: str, timeout_s: float) -> Sequence[str]:
         """The next segment of all keys that begin with `prefix` and have a slash after it."""
@@ -139,6 +139,12 @@ class ConsulAgent:
         """End a session; harmless when it has ended."""
         with self._translated_errors("PUT"):
             self._calls(timeout_s).session.destroy(session_id)
+
+    @contextmanager
+    def calls(self, method: str, timeout_s: float) -> Iterator[Any]:
+        """py-consul for calls that have no method here: over by `timeout_s`, with our errors."""
+        with self._translated_errors(method):
+            yield self._calls(timeout_s)
 
     def _put(self, callback: "_Callback", path: str, body: str, timeout_s: float) -> Any:
         """A call that py-consul has no use for us in."""
@@ -240,6 +246,6 @@ def _session_id(answer: Answer) -> Any:
     return CB.json(allow_404=False, is_id=True)(answer)
 
 
-def _index(text: str) -> int:
+def index_of(text: str) -> int:
     """An index to read after; Consul says that less than 1 means 1."""
     return max(1, int(text))

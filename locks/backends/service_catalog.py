@@ -24,7 +24,9 @@ class EntryHealth(StrEnum):
     MAINTENANCE = "maintenance"
     """It lives and asks for no new work."""
     CRITICAL = "critical"
-    """It was not heard of, or said itself that it cannot be used."""
+    """It says itself, or a check of it says, that it cannot be used."""
+    LOST = "lost"
+    """It, or the machine it was on, was not heard of for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class CatalogEntry:
         metadata: Short texts by short names.
         weight: Share of the load among its kind, at least 1.
         health: Whether it can be used.
+        owner: Tells its registration from others of the same id; empty where it
+            was registered by another program.
     """
 
     service: str
@@ -51,6 +55,15 @@ class CatalogEntry:
     metadata: Mapping[str, str]
     weight: int
     health: EntryHealth = EntryHealth.PASSING
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryStatus:
+    """How an entry stands, and whose it is."""
+
+    health: EntryHealth
+    owner: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +88,10 @@ class ServiceCatalog(Protocol):
     def register(
         self, entry: CatalogEntry, ttl_s: float, timeout_s: float = CALL_TIMEOUT_S
     ) -> None:
-        """Add the entry with its health, or replace the one with its service and id."""
+        """Add the entry with its health, or replace the one with its service and id.
+
+        `list` shows it when this returns.
+        """
 
     def renew(self, entry: CatalogEntry, timeout_s: float = CALL_TIMEOUT_S) -> None:
         """Say that a registered entry lives and how healthy it is.
@@ -84,13 +100,13 @@ class ServiceCatalog(Protocol):
             ConflictError: The store has no such entry; register it.
         """
 
-    def health(
+    def status(
         self,
         service: str,
         id: str,  # noqa: A002
         timeout_s: float = CALL_TIMEOUT_S,
-    ) -> EntryHealth | None:
-        """What the store says about one entry; None when it has none such."""
+    ) -> EntryStatus | None:
+        """How an entry that was registered here stands; None when there is none such."""
 
     def drain(
         self,
@@ -101,6 +117,10 @@ class ServiceCatalog(Protocol):
         """Put an entry, anybody's, into maintenance; False when there is none such.
 
         It stays there whatever its owner's `renew` says, until it is deregistered.
+        `list` shows it when this returns.
+
+        Raises:
+            LockUsageError: It was registered at another place, which has to be told.
         """
 
     def deregister(
@@ -109,7 +129,10 @@ class ServiceCatalog(Protocol):
         id: str,  # noqa: A002
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> bool:
-        """Remove an entry; True when it was there."""
+        """Remove an entry that was registered here; True when it was there.
+
+        `list` shows it no more when this returns.
+        """
 
     def list(self, service: str, timeout_s: float = CALL_TIMEOUT_S) -> CatalogListing:
         """Read the entries of one service."""

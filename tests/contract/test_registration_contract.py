@@ -2,6 +2,7 @@
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -20,13 +21,20 @@ from pliska.discovery import (
 )
 from pliska.discovery.service_store import ServiceStore, open_service_store
 from pliska.locks import Backend
-from pliska.locks.backends.service_catalog import CatalogBackend
+from pliska.locks.backends.service_catalog import CatalogBackend, CatalogEntry
 from services.outage import Outage
 
 Connect = Callable[[], Backend]
 Register = Callable[..., Registration]
 
 PATIENCE_S = 15.0
+SERVICE = "scorer"
+"""Of the test that runs: Consul's catalog is one for all who use the agent."""
+
+
+@pytest.fixture(autouse=True)
+def fresh_service(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request.module, "SERVICE", f"scorer-{uuid.uuid4().hex[:8]}")
 
 
 @pytest.fixture
@@ -69,7 +77,7 @@ def follow() -> Iterator[Callable[[Backend], ServiceView]]:
     views: list[ServiceView] = []
 
     def follow_scorer(backend: Backend) -> ServiceView:
-        views.append(ServiceView(backend, "scorer"))
+        views.append(ServiceView(backend, SERVICE))
         assert views[-1].wait_until_known(PATIENCE_S)
         return views[-1]
 
@@ -79,7 +87,7 @@ def follow() -> Iterator[Callable[[Backend], ServiceView]]:
 
 
 def scorer(instance_id: str, **fields: object) -> Instance:
-    return Instance(service="scorer", id=instance_id, address="127.0.0.1", port=80, **fields)  # type: ignore[arg-type]
+    return Instance(service=SERVICE, id=instance_id, address="127.0.0.1", port=80, **fields)  # type: ignore[arg-type]
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
@@ -93,7 +101,7 @@ def eventually(holds: Callable[[], bool]) -> bool:
 
 def working(services: ServiceStore) -> list[str]:
     """Ids of the instances that a fresh query finds and that take work."""
-    return [each.id for each in services.list("scorer").instances if each.takes_work]
+    return [each.id for each in services.list(SERVICE).instances if each.takes_work]
 
 
 def ids(view: ServiceView) -> list[str]:
@@ -105,8 +113,8 @@ def test_a_registered_instance_is_found_by_a_fresh_query(
 ) -> None:
     instance = scorer("s1", metadata={"model": "v3"}, tags=("gpu", "eu"), zone="eu-1", weight=3)
     enter(instance)
-    assert services.list("scorer").instances == (instance,)
-    assert services.names() == ("scorer",)
+    assert services.list(SERVICE).instances == (instance,)
+    assert SERVICE in services.names()
 
 
 def test_a_deregistered_instance_is_gone_and_stays_gone(
@@ -115,13 +123,13 @@ def test_a_deregistered_instance_is_gone_and_stays_gone(
     registration = enter(scorer("s1"))
     registration.deregister()
     registration.deregister()
-    assert services.list("scorer").instances == ()
+    assert services.list(SERVICE).instances == ()
     assert not registration.is_registered
     with pytest.raises(DeregisteredError, match="it was deregistered"):
         registration.update(weight=2)
     with pytest.raises(DeregisteredError):
         registration.drain()
-    assert services.list("scorer").instances == ()
+    assert services.list(SERVICE).instances == ()
 
 
 def test_an_update_reaches_the_store(enter: Register, services: ServiceStore) -> None:
@@ -129,7 +137,7 @@ def test_an_update_reaches_the_store(enter: Register, services: ServiceStore) ->
     registration.update(metadata={"model": "v4"}, weight=7)
     assert registration.wait_until_registered(PATIENCE_S)
     expected = scorer("s1", zone="eu-1", metadata={"model": "v4"}, weight=7)
-    assert services.list("scorer").instances == (expected,)
+    assert services.list(SERVICE).instances == (expected,)
 
 
 def test_an_instance_of_a_dead_process_goes_and_comes_back_with_its_latest_metadata(
@@ -142,7 +150,7 @@ def test_an_instance_of_a_dead_process_goes_and_comes_back_with_its_latest_metad
     assert not registration.is_registered
     line.is_cut = False
     assert registration.wait_until_registered(PATIENCE_S)
-    assert services.list("scorer").instances == (scorer("s1", metadata={"model": "new"}),)
+    assert services.list(SERVICE).instances == (scorer("s1", metadata={"model": "new"}),)
 
 
 def test_what_was_deregistered_in_an_outage_is_not_resurrected(
@@ -164,35 +172,35 @@ def test_an_instance_drained_by_somebody_else_stays_drained_when_its_session_is_
     enter: Register, line: Outage, services: ServiceStore
 ) -> None:
     registration = enter(scorer("s1"), line)
-    assert services.drain("scorer", "s1").state is InstanceState.DRAINING
+    assert services.drain(SERVICE, "s1").state is InstanceState.DRAINING
     assert working(services) == []
     assert eventually(lambda: registration.instance.state is InstanceState.DRAINING)
     line.is_cut = True
     assert eventually(lambda: not registration.is_registered)
     line.is_cut = False
     assert registration.wait_until_registered(PATIENCE_S)
-    (instance,) = services.list("scorer").instances
+    (instance,) = services.list(SERVICE).instances
     assert instance.state is InstanceState.DRAINING
 
 
 def test_an_update_does_not_undo_a_drain(enter: Register, services: ServiceStore) -> None:
     registration = enter(scorer("s1"))
-    services.drain("scorer", "s1")
+    services.drain(SERVICE, "s1")
     registration.update(weight=5)
     assert registration.wait_until_registered(PATIENCE_S)
-    assert services.list("scorer").instances == (scorer("s1", weight=5).drained(),)
+    assert services.list(SERVICE).instances == (scorer("s1", weight=5).drained(),)
 
 
 def test_its_owner_drains_it(enter: Register, services: ServiceStore) -> None:
     registration = enter(scorer("s1"))
     registration.drain()
     assert registration.wait_until_registered(PATIENCE_S)
-    assert services.list("scorer").instances == (scorer("s1").drained(),)
+    assert services.list(SERVICE).instances == (scorer("s1").drained(),)
 
 
 def test_draining_what_is_not_there_is_an_error(services: ServiceStore) -> None:
     with pytest.raises(NoInstanceError, match="no instance s1"):
-        services.drain("scorer", "s1")
+        services.drain(SERVICE, "s1")
 
 
 def test_an_instance_that_fails_its_probe_takes_no_work_until_it_recovers(
@@ -204,25 +212,24 @@ def test_an_instance_that_fails_its_probe_takes_no_work_until_it_recovers(
     assert working(services) == []
     registration.report_health(True)
     assert registration.wait_until_registered(PATIENCE_S)
-    assert services.list("scorer").instances == (scorer("s1"),)
+    assert services.list(SERVICE).instances == (scorer("s1"),)
 
 
 def test_removed_by_somebody_else_it_does_not_come_back(
     enter: Register, backend: Backend, services: ServiceStore
 ) -> None:
-    if isinstance(backend, CatalogBackend):
-        pytest.skip("a catalog does not tell a removed entry from one its agent lost: see its docs")
     registration = enter(scorer("s1"))
-    backend.delete("services/scorer/s1")
-    assert "removed from the store" in (registration.wait_until_ended(PATIENCE_S) or "")
-    assert services.list("scorer").instances == ()
-
-
-def test_one_id_has_one_owner(
-    enter: Register, connect_store: Connect, lease_s: float, backend: Backend
-) -> None:
     if isinstance(backend, CatalogBackend):
-        pytest.skip("a catalog lets the last one who registers have the id: see its docs")
+        # A gap, see `CatalogAnnouncer`: it may as well be its agent that lost the entry.
+        backend.service_catalog.deregister(SERVICE, "s1")
+        assert eventually(lambda: working(services) == ["s1"])
+        return
+    backend.delete(f"services/{SERVICE}/s1")
+    assert "removed from the store" in (registration.wait_until_ended(PATIENCE_S) or "")
+    assert services.list(SERVICE).instances == ()
+
+
+def test_one_id_has_one_owner(enter: Register, connect_store: Connect, lease_s: float) -> None:
     enter(scorer("s1", zone="first"))
     with pytest.raises(InstanceConflictError, match="s1 of another process"):
         register(connect_store(), scorer("s1"), lease_s, timeout_s=0.5)
@@ -234,7 +241,7 @@ def test_a_new_process_takes_over_the_id_of_a_dead_one(
     enter(scorer("s1", zone="before"), line)
     line.is_cut = True
     enter(scorer("s1", zone="after"))
-    assert services.list("scorer").instances == (scorer("s1", zone="after"),)
+    assert services.list(SERVICE).instances == (scorer("s1", zone="after"),)
 
 
 def test_a_view_follows_what_comes_changes_and_goes(
@@ -293,26 +300,26 @@ def test_a_resolver_passes_over_what_drains_and_says_why_nobody_is_left(
 ) -> None:
     enter(scorer("s1"))
     enter(scorer("s2"))
-    services.drain("scorer", "s1")
+    services.drain(SERVICE, "s1")
     with Resolver(backend) as resolver:
-        assert {resolver.resolve("scorer").id for _ in range(10)} == {"s2"}
-        services.drain("scorer", "s2")
-        assert eventually(lambda: ids(resolver.view("scorer")) == [])
+        assert {resolver.resolve(SERVICE).id for _ in range(10)} == {"s2"}
+        services.drain(SERVICE, "s2")
+        assert eventually(lambda: ids(resolver.view(SERVICE)) == [])
         with pytest.raises(NoInstanceError, match="2 draining"):
-            resolver.resolve("scorer")
+            resolver.resolve(SERVICE)
 
 
-def test_garbage_among_the_instances_hides_only_itself(
+def test_what_cannot_be_read_hides_only_itself(
     enter: Register, backend: Backend, services: ServiceStore
 ) -> None:
     if isinstance(backend, CatalogBackend):
-        pytest.skip("a catalog takes no garbage")
-    backend.create("services/scorer/garbage", b"\xff not json")
-    backend.create("services/scorer/liar", b'{"name":"other","id":"liar","address":"h"}')
+        entry = CatalogEntry(SERVICE, "no id!", "h", 1, (), {}, 1)
+        backend.service_catalog.register(entry, ttl_s=60)
+    else:
+        backend.create(f"services/{SERVICE}/garbage", b"\xff not json")
+        backend.create(f"services/{SERVICE}/liar", b'{"name":"other","id":"liar","address":"h"}')
     enter(scorer("s1"))
-    listing = services.list("scorer")
+    listing = services.list(SERVICE)
     assert listing.instances == (scorer("s1"),)
-    assert sorted(reason.split()[4] for reason in listing.unreadable) == [
-        "scorer/garbage",
-        "scorer/liar",
-    ]
+    assert listing.unreadable
+    assert all(SERVICE in reason for reason in listing.unreadable)
