@@ -25,8 +25,8 @@ class Claim:
 
     Attributes:
         name: The claim in a few words.
-        holds: None when it is only reported.
-        detail: The numbers, and why it is only reported.
+        holds: None when it is only reported; `unjudged_reason` says why.
+        detail: The numbers.
     """
 
     name: str
@@ -59,8 +59,8 @@ def unjudged_reason(options: DemoOptions) -> str | None:
         return "nobody attacks"
     if options.rule != "multi-krum" or options.attack is not AttackName.SIGN_FLIP:
         return (
-            f"claimed for sign-flip against multi-krum only, not for {options.attack} "
-            f"against {options.rule}{_what_helps(options.attack)}"
+            f"accuracy and suspicion are claimed for sign-flip against multi-krum, not for "
+            f"{options.attack} against {options.rule}{_what_helps(options.attack)}"
         )
     if not _mean_runs_uphill(options):
         return "the attackers are too few or too weak to turn a mean round"
@@ -160,10 +160,8 @@ def _rolled_back(facts: DemoFacts) -> Claim:
 
 
 def _judged(facts: DemoFacts, name: str, holds: bool, detail: str) -> Claim:
-    reason = unjudged_reason(facts.options)
-    return (
-        Claim(name, holds, detail) if reason is None else Claim(name, None, f"{detail} ({reason})")
-    )
+    """Make a claim about what the attack came to, which is not judged under every attack."""
+    return Claim(name, holds if unjudged_reason(facts.options) is None else None, detail)
 
 
 def _some(items: Iterable[object]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from pliska.trainer.demo.claims import Claim, broken
+from pliska.trainer.demo.claims import Claim, broken, unjudged_reason
 from pliska.trainer.demo.facts import DemoFacts
 from pliska.trainer.demo.jobs import RunName
 
@@ -51,6 +51,7 @@ def report_document(facts: DemoFacts, claims: Sequence[Claim]) -> dict[str, Any]
         "memory_bytes_max": facts.memory_bytes_max,
         "options": {**asdict(options), "scale": options.attack_scale},
         "claims": [asdict(claim) for claim in claims],
+        "not_judged_because": unjudged_reason(options),
         "events": [asdict(event) for event in facts.events],
         "curves": {
             run.value: [asdict(measurement) for measurement in facts.curves.get(run, ())]

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pliska.trainer.demo.chart import draw_chart
-from pliska.trainer.demo.claims import Claim, broken, judge
+from pliska.trainer.demo.claims import Claim, broken, judge, unjudged_reason
 from pliska.trainer.demo.display import open_display
 from pliska.trainer.demo.errors import ClaimError, MissingExtraError, ProcessError
 from pliska.trainer.demo.facts import DemoFacts
@@ -77,6 +77,9 @@ def _print(console: Console, facts: DemoFacts, claims: tuple[Claim, ...], site: 
     for part in (outcome_table(facts), claims_table(claims)):
         console.print()
         console.print(part)
+    reason = unjudged_reason(facts.options)
+    if reason is not None:
+        console.print(f"\nNot judged: {reason}.", markup=False, highlight=False)
     console.print()
     console.print(f"report  {site.report}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"chart   {site.chart}", markup=False, highlight=False, soft_wrap=True)

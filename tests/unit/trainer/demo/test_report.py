@@ -56,6 +56,12 @@ def test_report_of_a_run_that_went_wrong_says_so(facts: DemoFacts) -> None:
     json.dumps(document, allow_nan=False)
 
 
+def test_report_says_why_a_claim_is_not_judged(facts: DemoFacts, other_facts: DemoFacts) -> None:
+    assert report_document(facts, judge(facts))["not_judged_because"] is None
+    reason = report_document(other_facts, judge(other_facts))["not_judged_because"]
+    assert "not for alie against multi-krum" in reason
+
+
 def test_number_that_json_lacks_is_never_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_report(tmp_path / "report.json", {"elapsed_s": float("nan")})
