@@ -63,6 +63,7 @@ from pliska.locks.leader import (
 )
 from pliska.locks.loss import LossSignal
 from pliska.locks.mutex import Mutex
+from pliska.locks.queue import Contending, break_lock, lock_names, lock_queue
 from pliska.locks.read_write_lock import ReadWriteLock
 from pliska.locks.semaphore import (
     Semaphore,
@@ -88,6 +89,7 @@ __all__ = [
     "Clock",
     "ConflictError",
     "ConsulLock",
+    "Contending",
     "Create",
     "Delete",
     "Election",
@@ -124,9 +126,12 @@ __all__ = [
     "Unmodified",
     "Update",
     "UpgradeRefusedError",
+    "break_lock",
     "candidates",
     "connect",
     "current_leader",
+    "lock_names",
+    "lock_queue",
     "observe_leaders",
     "resize_semaphore",
     "semaphore_state",

@@ -14,6 +14,9 @@ from pliska.locks.owner import Holdings
 from pliska.locks.session import Session
 from pliska.locks.turn import Enter, Rule
 
+QUEUE = "contenders"
+"""The directory, below a lock's name, of those who hold it or wait for it."""
+
 
 class QueuedLock:
     """A lock that is granted in the order in which it was asked for."""
@@ -116,4 +119,4 @@ class ReentrantLock(QueuedLock):
 
 def queue_directory(name: str) -> str:
     """Where those who hold or wait for the lock called `name` have their records."""
-    return f"locks/{name}/contenders"
+    return f"locks/{name}/{QUEUE}"
