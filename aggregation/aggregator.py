@@ -8,6 +8,7 @@ the bound, report); a rule itself only says how rows that passed are combined.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack, overload
 
@@ -247,7 +248,7 @@ class Rule(ABC):
         made = self.combine(self.pre.apply(points, setting), setting)
         return Aggregation(
             vector=handed_in.restore(made.vector),
-            report=_report(workers, made, refused, handed_in.rows.measured),
+            report=_report(workers, made, refused, passed),
             faults=faults,
             memory=made.memory,
             _state=handed_in.state(made.vector, admitted) if handed_in.state else None,
@@ -339,10 +340,9 @@ def _refused(handed_in: Submission, rejected: Mapping[str, str], gate: Gate) -> 
 
 
 def _report(
-    workers: Sequence[str], made: Combination, refused: Mapping[str, str], measured: int
+    workers: Sequence[str], made: Combination, refused: Mapping[str, str], rows: Rows
 ) -> tuple[WorkerReport, ...]:
-    norm = squared_norm(made.vector[:measured])
-    scores = suspicion(made.distances, norm * torch.finfo(torch.float32).eps ** 2)
+    scores = suspicion(made.distances, _resolution(made, rows))
     entries = [
         WorkerReport(
             worker=worker,
@@ -355,3 +355,16 @@ def _report(
         for i, worker in enumerate(workers)
     ] + [refusal(worker, reason) for worker, reason in refused.items()]
     return tuple(entries[i] for i in canonical([entry.worker for entry in entries]))
+
+
+def _resolution(made: Combination, rows: Rows) -> float:
+    """Return the squared distance to the aggregate that rounding alone can make.
+
+    The aggregate is read only if that could matter: its length is at most that
+    of all rows together.
+    """
+    rounding = torch.finfo(torch.float32).eps ** 2
+    most = rounding * sum(measured for measured, _ in rows.squared_lengths())
+    if median(made.distances) >= most:
+        return 0.0
+    return rounding * squared_norm(made.vector[: rows.measured])

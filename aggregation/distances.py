@@ -107,7 +107,8 @@ def _is_exact(rows: Rows, gram: NDArray[np.float64], centre: int) -> bool:
     if not np.isfinite(gram).all():
         return False
     small = np.flatnonzero(np.diagonal(gram) < SQUARE_MIN * rows.measured)
-    return all(torch.equal(rows.tensors[i], rows.tensors[centre]) for i in small)
+    middle = rows.tensors[centre]
+    return all(i == centre or torch.equal(rows.tensors[i], middle) for i in small)
 
 
 def _lengths(rows: Rows, measured: Sequence[float]) -> list[tuple[float, float]]:
