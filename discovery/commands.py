@@ -22,18 +22,15 @@ from pliska.discovery.keys import (
 )
 from pliska.discovery.rotation import sign_rotation
 from pliska.locks import connect
-from pliska.locks.presentation import OutputFormat, OutputOption, show_rows
+from pliska.locks.presentation import (
+    DEFAULT_STORE,
+    OutputFormat,
+    OutputOption,
+    StoreOption,
+    show_rows,
+)
 
 key = typer.Typer(no_args_is_help=True)
-
-StoreOption = Annotated[
-    str,
-    typer.Option(
-        envvar="PLISKA_STORE",
-        help="Address of the coordination store, such as embedded:PATH.",
-    ),
-]
-DEFAULT_STORE = "embedded:./.pliska"
 
 
 @key.command(epilog="Example: pliska key new w1.pem")

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from pliska.discovery.commands import DEFAULT_STORE, StoreOption
 from pliska.discovery.config_snapshot import read_snapshot
 from pliska.discovery.config_store import Authorship, ConfigStore
 from pliska.discovery.config_view import ConfigView
@@ -20,9 +19,11 @@ from pliska.discovery.schema import Json, Schema, ValueKind, parse_json
 from pliska.discovery.setting import Setting
 from pliska.locks import StoreError, connect
 from pliska.locks.presentation import (
+    DEFAULT_STORE,
     SCHEMA_VERSION,
     OutputFormat,
     OutputOption,
+    StoreOption,
     show_json,
     show_rows,
 )

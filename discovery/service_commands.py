@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from pliska.discovery.balancing import DEFAULT_POLICY, BalancingState, policy_named
-from pliska.discovery.commands import DEFAULT_STORE, StoreOption
 from pliska.discovery.errors import DeregisteredError, ServiceUsageError
 from pliska.discovery.instance import Instance, InstanceState
 from pliska.discovery.interruption import ends_when_told
@@ -22,9 +21,11 @@ from pliska.discovery.service_store import open_service_store
 from pliska.discovery.service_view import ServiceSnapshot, ServiceView, after_answer, unknown
 from pliska.locks import SystemClock, connect
 from pliska.locks.presentation import (
+    DEFAULT_STORE,
     SCHEMA_VERSION,
     OutputFormat,
     OutputOption,
+    StoreOption,
     show_json,
     show_rows,
 )

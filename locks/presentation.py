@@ -1,7 +1,7 @@
-"""How a command shows what it found: a table for people, JSON for programs.
+"""What all commands share: the store they work on, and how they show what they found.
 
-Data goes to stdout, messages to stderr. Used by the commands of every package
-above this one.
+A table for people, JSON for programs; data goes to stdout, messages to stderr.
+Used by the commands of this package and of every one above it.
 """
 
 import json
@@ -26,6 +26,18 @@ class OutputFormat(StrEnum):
 
 OutputOption = Annotated[
     OutputFormat, typer.Option("--output", "-o", help="A table for people, JSON for programs.")
+]
+
+
+DEFAULT_STORE = "embedded:./.pliska"
+
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        envvar="PLISKA_STORE",
+        help="Address of the coordination store: embedded:PATH, zookeeper://HOST:PORT/PATH or "
+        "consul://HOST:PORT/PATH.",
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pliska.discovery.commands import DEFAULT_STORE, StoreOption
+from pliska.locks.presentation import DEFAULT_STORE, StoreOption
 from pliska.trainer.attack import AttackName
 
 app = typer.Typer(no_args_is_help=True)

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from pliska.discovery.commands import DEFAULT_STORE, StoreOption
 from pliska.locks import Address, LockUsageError
+from pliska.locks.presentation import DEFAULT_STORE, StoreOption
 
 app = typer.Typer(no_args_is_help=True)
 

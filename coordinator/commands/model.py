@@ -47,8 +47,14 @@ from pliska.coordinator.registry import (
     State,
 )
 from pliska.coordinator.registry.requests import Request, new_op_id
-from pliska.discovery.commands import DEFAULT_STORE, StoreOption
-from pliska.locks.presentation import OutputFormat, OutputOption, show_json, show_rows
+from pliska.locks.presentation import (
+    DEFAULT_STORE,
+    OutputFormat,
+    OutputOption,
+    StoreOption,
+    show_json,
+    show_rows,
+)
 
 app = typer.Typer(no_args_is_help=True)
 

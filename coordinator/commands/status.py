@@ -12,9 +12,14 @@ from rich.table import Table
 
 from pliska.coordinator.client import JobDirectory, job_snapshot
 from pliska.coordinator.errors import UnknownJobError
-from pliska.discovery.commands import DEFAULT_STORE, StoreOption
 from pliska.locks import Backend, connect
-from pliska.locks.presentation import OutputFormat, OutputOption, show_json
+from pliska.locks.presentation import (
+    DEFAULT_STORE,
+    OutputFormat,
+    OutputOption,
+    StoreOption,
+    show_json,
+)
 
 app = typer.Typer()
 
