@@ -32,8 +32,8 @@ def test_digits_are_those_of_scikit_learn_in_an_order_of_the_seed() -> None:
     train, test = digits.data("digits", seed=5)
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(5).permutation(len(labels))
-    got_images = torch.cat([test.tensors[0], train.tensors[0]])
-    got_labels = torch.cat([test.tensors[1], train.tensors[1]])
+    got_images = torch.cat([test[:][0], train[:][0]])
+    got_labels = torch.cat([test[:][1], train[:][1]])
     assert len(test) == digits.TEST_SAMPLES
     assert torch.equal(got_images, torch.from_numpy(images[order] / 16).float())
     assert torch.equal(got_labels, torch.from_numpy(labels[order]))
@@ -41,16 +41,27 @@ def test_digits_are_those_of_scikit_learn_in_an_order_of_the_seed() -> None:
 
 def test_another_seed_tests_on_other_digits() -> None:
     first, second = digits.data(seed=0)[1], digits.data(seed=1)[1]
-    assert not torch.equal(first.tensors[0], second.tensors[0])
+    assert not torch.equal(first.pixels, second.pixels)
+
+
+def test_image_and_slice_of_images_are_floats_from_0_to_1() -> None:
+    train, _ = digits.data()
+    image, label = train[3]
+    images, labels = train[:10]
+    assert image.dtype == images.dtype == torch.float32
+    assert torch.equal(image, images[3])
+    assert torch.equal(label, labels[3])
+    assert 0 <= float(images.min()) < float(images.max()) <= 1
+    assert len(train) == 1797 - digits.TEST_SAMPLES
 
 
 def test_mnist_is_read_from_its_files(tmp_path: Path) -> None:
     write_mnist(tmp_path, images=10, labels=10)
     train, test = digits.data(f"mnist:{tmp_path}")
-    assert train.tensors[0].shape == test.tensors[0].shape == (10, digits.PIXELS["mnist"])
-    assert train.tensors[0].dtype == torch.float32
-    assert 0 <= float(train.tensors[0].min()) < float(train.tensors[0].max()) <= 1
-    assert test.tensors[1].tolist() == list(range(10))
+    images, labels = test[:]
+    assert train[:][0].shape == images.shape == (10, digits.PIXELS["mnist"])
+    assert 0 <= float(images.min()) < float(images.max()) <= 1
+    assert labels.tolist() == list(range(10))
 
 
 @pytest.mark.parametrize(
