@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from training.site import Site
+from training.toy_job import toy_job
+
 from pliska.trainer.worker import LEADER_CHECK_S
 
 WORKERS = ("w1", "w2", "w3")
-Site = Any
-"""What the fixture `site` gives; see conftest.py."""
 
 
 def expect_undisturbed(site: Site) -> None:
@@ -34,7 +35,7 @@ async def test_standby_finishes_the_round_in_which_the_leader_is_killed(site: Si
         await site.coordinator(name, session_timeout_s=timeout_s)
     leader = await site.leads("c1", "c2")
     await site.stands_by(*({"c1", "c2"} - {leader}))
-    hold = site.worker("w1", held_in=4)
+    hold = site.held_worker("w1", 4)
     site.worker("w2")
     site.worker("w3")
     # Two of three gradients of round 4 are in when the leader dies.
@@ -60,7 +61,7 @@ async def test_stopped_leader_is_replaced_changes_nothing_when_it_goes_on_and_ma
     stopped = await site.leads("c1", "c2")
     (other,) = {"c1", "c2"} - {stopped}
     await site.stands_by(other)
-    first_hold, second_hold = site.worker("w1", held_in=3), site.worker("w2", held_in=6)
+    first_hold, second_hold = site.held_worker("w1", 3), site.held_worker("w2", 6)
     site.worker("w3")
     await site.status(lambda now: now.get("round") == 3)
     site.children[stopped].signal(signal.SIGSTOP)
@@ -86,7 +87,7 @@ async def test_stopped_leader_is_replaced_changes_nothing_when_it_goes_on_and_ma
 async def test_coordinator_killed_between_log_and_commit_loses_nothing_after_a_cold_start(
     site: Site,
 ) -> None:
-    script = str(Path(__file__).with_name("dying_coordinator.py"))
+    script = Path(__file__).parents[1] / "training" / "dying_coordinator.py"
     key = str(site.folder / "coordinator.pem")
     dying = await site.script("dying", script, site.job_file, site.store, site.storage, key, 5)
     await site.leads("dying")
@@ -109,9 +110,9 @@ def turned_away(now: Mapping[str, Any], name: str) -> int:
 
 
 async def test_worker_that_is_killed_and_restarted_with_its_key_works_on(site: Site) -> None:
-    site.define(quorum=2)
+    site.define(toy_job(quorum=2))
     await site.coordinator("c1")
-    hold = site.worker("w1", held_in=4)
+    hold = site.held_worker("w1", 4)
     site.worker("w2")
     key = site.enroll("w3")
     command = ("worker", "run", "--job", "toy", "--key", str(key), "--store", site.store)
