@@ -14,7 +14,11 @@ AggregationError
 ├── ShapeError                 the rows cannot be read as n vectors of one length
 │   └── LayoutMismatchError    a state dict lacks, adds or reshapes an entry
 ├── WorkerNameError            worker ids are missing, repeated or too many
-└── BufferFullError            every row of a GradientBuffer is claimed
+├── BufferFullError            every row of a GradientBuffer is claimed
+└── TensorFileError            a file of tensors
+    ├── MissingFileError       does not exist
+    ├── FileExistsAlreadyError exists, and is not overwritten
+    └── UnreadableFileError    is no safetensors file
 """
 
 from collections.abc import Mapping
@@ -137,6 +141,28 @@ class BufferFullError(AggregationError):
     """Every row of the buffer is claimed. Refuse the message or make the buffer larger."""
 
     exit_code = 7
+
+
+class TensorFileError(AggregationError):
+    """A file of tensors cannot be read or written."""
+
+
+class MissingFileError(TensorFileError):
+    """The file does not exist, or is not a file."""
+
+    exit_code = 3
+
+
+class FileExistsAlreadyError(TensorFileError):
+    """The file to write exists. Nothing is overwritten."""
+
+    exit_code = 4
+
+
+class UnreadableFileError(TensorFileError):
+    """The content is not that of a safetensors file."""
+
+    exit_code = 5
 
 
 def suggestion(name: str, known: tuple[str, ...]) -> str:

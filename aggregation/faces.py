@@ -127,9 +127,11 @@ def _of_buffer(buffer: GradientBuffer, workers: Sequence[str] | None) -> Submiss
         raise WorkerNameError("a gradient buffer knows its workers; pass no worker ids with it")
     filled = buffer.filled()
     order = canonical([row.worker for row in filled])
+    ordered = tuple(filled[i].worker for i in order)
+    values = tuple(filled[i].values for i in order)
     return Submission(
-        workers=tuple(filled[i].worker for i in order),
-        rows=Rows(tuple(filled[i].values for i in order), buffer.d),
+        workers=ordered,
+        rows=Rows(values, buffer.d, buffer.seen(ordered)),
         refused={},
         restore=lambda vector: vector,
     )

@@ -36,7 +36,7 @@ class Geometry:
     @classmethod
     def of(cls, rows: Rows, landmarks: tuple[str, ...] = ()) -> "Geometry":
         """Measure rows, the last of which are the named landmarks: O(p^2 d), one read."""
-        gram, _ = centred_gram(rows)
+        gram = centred_gram(rows)
         n = rows.n - len(landmarks)
         names = {name: n + i for i, name in enumerate(landmarks)}
         return cls(gram, distances_within(rows, gram), n, names)

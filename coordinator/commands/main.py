@@ -10,10 +10,12 @@ from importlib.metadata import EntryPoint, entry_points, version
 import typer
 
 SUMMARIES = {
+    "aggregate": "Combine files of tensors by a robust rule.",
     "config": "Read, set, watch and roll back the configuration in the store.",
     "coordinator": "Run a coordinator daemon: it leads the job or stands by.",
     "demo": "Train through lying workers and a dead coordinator, and roll a model back.",
     "key": "Make, enrol, list, rotate and revoke the keys of workers and coordinators.",
+    "lock": "Run a command under a lock; list, show and break locks.",
     "model": "Register, promote and roll back model versions.",
     "service": "Register, list, resolve, watch and drain instances of services.",
     "status": "Show who leads, the round, the workers and what was rejected.",

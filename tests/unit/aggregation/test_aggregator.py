@@ -11,7 +11,7 @@ from pliska.aggregation.catalog import RULES
 
 def test_import_loads_nothing_heavier_than_torch() -> None:
     code = (
-        "import sys, pliska.aggregation\n"
+        "import sys, pliska.aggregation.catalog\n"
         "heavy = {'aiohttp', 'scipy', 'sklearn', 'kazoo', 'consul', 'typer', 'pliska.locks',\n"
         "         'pliska.coordinator', 'pliska.discovery', 'pliska.trainer'}\n"
         "sys.exit(', '.join(sorted(heavy & sys.modules.keys())) or 0)"

@@ -1,0 +1,64 @@
+"""A gradient buffer that multiplies rows while they arrive.
+
+A rule that looks at distances then waits for little more than its weighted sum
+after the last gradient is in. The coordinator's intake says how far each row
+has come.
+"""
+
+from collections.abc import Collection, Sequence
+
+import torch
+from torch import Tensor
+
+from pliska.aggregation.buffer import GradientBuffer
+from pliska.aggregation.engine.running_gram import RunningGram
+from pliska.aggregation.rows import Seen
+
+
+class MeasuredBuffer(GradientBuffer):
+    """A `GradientBuffer` whose rows are multiplied as their columns come in.
+
+    Call `arrived` as often as convenient while a row is being written, in a
+    thread of its own if need be: it works without the interpreter lock. Rows
+    for which it was not called to the end are multiplied later, all at once.
+
+    Args:
+        n_max: Rows.
+        d: Length of a row.
+        centre: Float32 [d] that is near the rows, such as the last aggregate;
+            None for zero. It changes no result, but distances among rows that
+            lie much nearer to each other than to it have to be measured again.
+
+    Raises:
+        ParameterError: n_max or d is not positive.
+    """
+
+    def __init__(self, n_max: int, d: int, centre: Tensor | None = None) -> None:
+        super().__init__(n_max, d)
+        self._running = RunningGram([self.row(i) for i in range(n_max)], centre)
+
+    def arrived(self, index: int, columns: int) -> None:
+        """Say that the first `columns` values of row `index` are in place and will not change."""
+        self._claim_at(index)
+        self._running.extend(index, columns)
+
+    def release(self, index: int) -> None:
+        """Give a claimed row back; its products are dropped."""
+        super().release(index)
+        self._running.forget(index)
+
+    def keep(self, workers: Collection[str]) -> None:
+        """Give back every row but those of `workers`; their products are dropped."""
+        for index, claim in self._claims.items():
+            if claim.worker not in workers:
+                self._running.forget(index)
+        super().keep(workers)
+
+    def seen(self, workers: Sequence[str]) -> Seen:
+        """Return products and lengths of these workers' rows, if all of them are measured."""
+        places = {claim.worker: index for index, claim in self._claims.items()}
+        found = self._running.among([places[worker] for worker in workers])
+        if found is None:
+            return Seen()
+        gram, lengths = found
+        return Seen([(length, 0.0) for length in lengths.tolist()], torch.from_numpy(gram))
