@@ -1,31 +1,44 @@
 """The stores that the contract suites run against; a new backend is one more entry here."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from pliska.locks import Backend, Session, connect
 from services.consul import ConsulServer
-from services.zookeeper import ZookeeperServer
+from services.zookeeper import ZookeeperServer, fresh_address
 
 Connect = Callable[[], Backend]
 OpenSession = Callable[..., Session]
 
 SERVED = ("consul", "zookeeper")
 """Stores on a server; the fixture that starts it has the same name."""
+REPLICATED = ("zookeeper_ensemble",)
+"""Stores on three servers, for the tests marked `replicated`; each client takes any of them."""
 
 
-@pytest.fixture(params=["memory", "embedded", *SERVED])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test on every store, and the marked ones on replicated stores too."""
+    if "store" in metafunc.fixturenames:
+        is_replicated = metafunc.definition.get_closest_marker("replicated") is not None
+        stores = ["memory", "embedded", *SERVED, *(REPLICATED if is_replicated else ())]
+        metafunc.parametrize("store", stores)
+
+
+@pytest.fixture
+def address(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
     """The address of an empty store."""
-    if request.param in SERVED:
-        server: ConsulServer | ZookeeperServer = request.getfixturevalue(request.param)
+    if store in SERVED:
+        server: ConsulServer | ZookeeperServer = request.getfixturevalue(store)
         return server.fresh_address()
+    if store in REPLICATED:
+        servers: Sequence[ZookeeperServer] = request.getfixturevalue(store)
+        return fresh_address(servers)
     return {
         "memory": f"memory:{tmp_path.name}-{request.node.name}",
         "embedded": f"embedded:{tmp_path / 'store'}",
-    }[request.param]
+    }[store]
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ Connect = Callable[[], Backend]
 NEVER = Revision(0)
 
 
+@pytest.mark.replicated
 def test_a_created_record_is_read_back_by_another_client(
     backend: Backend, connect_store: Connect
 ) -> None:
@@ -57,6 +58,7 @@ def test_an_update_keeps_the_creation_and_moves_the_modification(backend: Backen
     assert backend.get("a") == updated
 
 
+@pytest.mark.replicated
 def test_an_update_from_an_old_revision_conflicts(backend: Backend) -> None:
     created = backend.create("a", b"1")
     backend.update("a", b"2", created.modified)
@@ -97,6 +99,7 @@ def test_a_record_created_anew_has_a_greater_creation(backend: Backend) -> None:
     assert second.created > first.created
 
 
+@pytest.mark.replicated
 def test_revisions_only_grow(backend: Backend, connect_store: Connect) -> None:
     clients = [backend, connect_store()]
     revisions = [clients[i % 2].create(f"a/{i}", b"").created for i in range(10)]
@@ -137,6 +140,7 @@ def test_an_update_leaves_a_record_to_its_session(backend: Backend, connect_stor
     assert backend.get("d/mine") is None
 
 
+@pytest.mark.replicated
 def test_a_transaction_applies_everything_at_one_revision(backend: Backend) -> None:
     old = backend.create("old", b"1")
     gone = backend.create("gone", b"")
@@ -182,6 +186,7 @@ def test_a_guard_does_not_take_a_record_created_anew_for_the_old_one(backend: Ba
         backend.transact([Existing("holder", first.created)], [Create("write", b"")])
 
 
+@pytest.mark.replicated
 def test_compare_and_set_has_one_winner_for_each_revision(
     backend: Backend, connect_store: Connect
 ) -> None:
@@ -205,6 +210,7 @@ def test_compare_and_set_has_one_winner_for_each_revision(
     assert record.value == b"80"
 
 
+@pytest.mark.replicated
 def test_closing_a_session_deletes_its_records_and_no_others(
     backend: Backend, connect_store: Connect
 ) -> None:
@@ -218,6 +224,7 @@ def test_closing_a_session_deletes_its_records_and_no_others(
     session.close(5)
 
 
+@pytest.mark.replicated
 def test_a_lease_that_runs_out_deletes_the_records(
     backend: Backend, connect_store: Connect
 ) -> None:
@@ -290,6 +297,7 @@ def test_a_change_by_another_client_wakes_whoever_waits(
         assert woken.result(timeout=10)
 
 
+@pytest.mark.replicated
 def test_the_end_of_a_session_wakes_whoever_waits_for_its_record(
     backend: Backend, connect_store: Connect
 ) -> None:
@@ -318,6 +326,7 @@ def test_a_change_elsewhere_wakes_nobody(backend: Backend) -> None:
         assert not by_directory.result(timeout=10)
 
 
+@pytest.mark.replicated
 def test_no_change_between_reading_and_waiting_is_missed(
     backend: Backend, connect_store: Connect
 ) -> None:

@@ -66,6 +66,7 @@ def test_the_leader_is_known_to_observers(
     assert wait_for_leader_change(backend, "job/a", leader.revision, 0.05) is None
 
 
+@pytest.mark.replicated
 def test_resigning_gives_the_next_in_order_the_lead_at_once(
     backend: Backend, stand: Callable[[str], Election]
 ) -> None:
@@ -102,6 +103,7 @@ def test_after_the_last_leader_nobody_leads_but_the_epoch_is_remembered(
     assert stand("c2").campaign().epoch > first.epoch
 
 
+@pytest.mark.replicated
 def test_observers_see_epochs_in_order(backend: Backend, stand: Callable[[str], Election]) -> None:
     seen: list[int] = []
 
@@ -146,6 +148,7 @@ def test_a_leader_whose_session_ends_is_replaced(
         old.check()
 
 
+@pytest.mark.replicated
 def test_the_old_leader_cannot_write_after_the_new_one_leads(
     backend: Backend, stand: Callable[[str], Election]
 ) -> None:

@@ -56,6 +56,7 @@ def remove_holder(backend: Backend) -> None:
     backend.delete(backend.list(CONTENDERS).records[0].key)
 
 
+@pytest.mark.replicated
 def test_a_held_lock_is_refused_to_others_and_free_after_release(
     mutex: Mutex, rival: Mutex
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_held_lock_is_refused_to_others_and_free_after_release(
     other.release()
 
 
+@pytest.mark.replicated
 def test_tokens_grow_over_holders_sessions_and_forced_release(
     mutex: Mutex, backend: Backend, open_session: OpenSession
 ) -> None:
@@ -88,6 +90,7 @@ def test_tokens_grow_over_holders_sessions_and_forced_release(
     assert tokens == sorted(set(tokens))
 
 
+@pytest.mark.replicated
 def test_the_lock_goes_to_whoever_came_first(
     mutex: Mutex, backend: Backend, open_session: OpenSession
 ) -> None:
@@ -239,6 +242,7 @@ def test_an_exception_thrown_into_a_waiting_thread_leaves_nothing_behind(
     assert rival.acquire(timeout_s=5).held
 
 
+@pytest.mark.replicated
 def test_a_broken_lock_is_known_within_a_second(mutex: Mutex, backend: Backend) -> None:
     grant, told = mutex.acquire(), threading.Event()
     grant.on_lost(told.set)
@@ -330,6 +334,7 @@ def test_a_block_that_did_not_notice_the_loss_raises_at_its_end(
         work(fail)
 
 
+@pytest.mark.replicated
 def test_the_guard_refuses_a_write_after_the_lock_was_lost(
     mutex: Mutex, rival: Mutex, backend: Backend
 ) -> None:
