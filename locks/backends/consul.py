@@ -50,7 +50,12 @@ LOCK_DELAY_S_MAX = 60.0
 
 
 class ConsulBackend(TransactionalBackend):
-    """One client of a Consul agent."""
+    """One client of a Consul agent.
+
+    Each thread that waits for a change takes a connection of its own; Consul
+    allows 200 from one machine unless its limits.http_max_conns_per_client
+    says otherwise, and refuses more as unavailable.
+    """
 
     guarantees = frozenset(
         {Guarantee.LINEARIZABLE_READS, Guarantee.DURABLE_WRITES, Guarantee.CROSS_HOST}

@@ -96,7 +96,7 @@ class ConsulAgent:
         """The next segment of all keys that begin with `prefix` and have a slash after it."""
         with self._translated_errors("GET"):
             _, keys = self._calls(timeout_s).kv.get(prefix, keys=True, separator="/")
-            return [key[len(prefix) : -1] for key in keys or [] if key.endswith("/")]
+            return [key[len(prefix) : -1] for key in keys or [] if key[len(prefix) :].endswith("/")]
 
     def transact(self, operations: Sequence[Mapping[str, Any]], timeout_s: float) -> Outcome:
         """Apply all operations or none."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pliska.locks.backends.base import Revision
-from pliska.locks.backends.consul_agent import ConsulAgent
+from pliska.locks.backends.consul_agent import WAIT_ANSWER_S, ConsulAgent
 from pliska.locks.backends.keys import directory_of
 
 WAIT_S_MAX = 10.0
@@ -44,6 +44,11 @@ class ConsulWatcher:
         with self._lock:
             self._newest = Revision(max(self._newest, revision))
 
+    def _forget(self) -> None:
+        with self._lock:
+            self._newest = Revision(0)
+            self._listings.clear()
+
     def remember(self, directory: str, revision: Revision, keys: Iterable[str]) -> None:
         """These were the records directly below `directory` at `revision`."""
         with self._lock:
@@ -58,16 +63,21 @@ class ConsulWatcher:
         known = self._known(path, after)
         index: int = max(1, after)
         while True:
-            left_s = max(0.0, until_s - time.monotonic())
-            found, keys = self._agent.wait_for_keys(
-                self._prefix + path, index, min(left_s, WAIT_S_MAX)
-            )
+            asked_s = time.monotonic()
+            left_s = max(0.0, until_s - asked_s)
+            wait_s = min(left_s, WAIT_S_MAX)
+            found, keys = self._agent.wait_for_keys(self._prefix + path, index, wait_s)
+            if found <= index and time.monotonic() - asked_s < wait_s / 2:
+                # Nothing passed the index, and yet the servers let the query go: they were set
+                # back to an older copy.
+                self._forget()
+                return True
             self.saw(found)
             present = _Present.among(path, (key.removeprefix(self._prefix) for key in keys))
             if known is not None and known.differs(present):
                 return True
             if found > index:
-                newest, present = self._look(path)
+                newest, present = self._look(path, left_s + WAIT_ANSWER_S)
                 if newest > after or (known is not None and known.differs(present)):
                     return True
                 if known is None and not present.record:
@@ -93,9 +103,9 @@ class ConsulWatcher:
             return None
         return _Known(None if siblings is None else path in siblings, children)
 
-    def _look(self, path: str) -> tuple[int, "_Present"]:
+    def _look(self, path: str, timeout_s: float) -> tuple[int, "_Present"]:
         """The revision of the last write that concerns `path`, and what is there."""
-        read = self._agent.read_below(self._prefix + path, WAIT_S_MAX)
+        read = self._agent.read_below(self._prefix + path, min(timeout_s, WAIT_S_MAX))
         modified = {
             str(pair["Key"]).removeprefix(self._prefix): int(pair["ModifyIndex"])
             for pair in read.pairs

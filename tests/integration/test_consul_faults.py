@@ -273,3 +273,36 @@ def test_a_stranger_that_overwrites_a_guard_is_not_taken_for_the_holder(
         assert (record.created, record.session_id) == (grant.token, session.id)
         backend.transact([guard], [Create("guarded", b"")])
         assert grant.held
+
+
+def test_a_forked_child_is_refused_at_once_and_the_parent_keeps_its_lock(start: Start) -> None:
+    process = start(LEASE_S)
+    process.do("acquire", "m", 10)
+    assert process.do("fork") == {"allowed": [], "held": True}
+    time.sleep(2 * LEASE_S + 0.2)  # the parent's renewals outlive the child
+    assert process.do("look") == {"held": True, "lost": False}
+
+
+def test_a_store_set_back_to_an_old_copy_wakes_whoever_waits(
+    backend: Backend, own_consul: ConsulServer
+) -> None:
+    """Its indices start again from an earlier one."""
+    backend.create("d/old", b"")
+    connection = http.client.HTTPConnection(own_consul.host_port, timeout=10)
+    connection.request("GET", "/v1/snapshot")
+    copy = connection.getresponse().read()
+    backend.create("d/new", b"")
+    listing = backend.list("d")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(backend.wait_for_change, "d", listing.revision, 30)
+        connection.request("PUT", "/v1/snapshot", copy)
+        assert connection.getresponse().status == 200
+        assert waiting.result(timeout=15)
+    connection.close()
+    assert [record.key for record in backend.list("d").records] == ["d/old"]
+    later = backend.list("d").revision
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(backend.wait_for_change, "d", later, 30)
+        time.sleep(0.1)  # until it waits
+        backend.create("d/newer", b"")
+        assert waiting.result(timeout=15)
