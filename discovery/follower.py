@@ -6,12 +6,13 @@ copy keeps it. What is read is the whole state, so whatever was missed during an
 outage is made up by the first read after it.
 """
 
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import Generic, Protocol, TypeVar
 
+from pliska.discovery.retry import retry_pause_s
 from pliska.locks import Clock, LockError, Revision
 from pliska.locks.errors import ForkedProcessError
 
@@ -20,8 +21,6 @@ CONFIRM_S = 5.0
 SETTLE_S = 0.01
 """Pause after each read, so that a burst of changes costs few reads."""
 READ_TIMEOUT_S = 5.0
-RETRY_S_MIN = 0.1
-RETRY_S_MAX = 5.0
 BACKWARD_PATIENCE_S = 3.0
 """How long answers may be older than what was seen before they are believed."""
 
@@ -75,12 +74,6 @@ def admit(now_s: float, progress: Progress, revision: Revision) -> tuple[bool, s
     return False, reason, Progress(progress.revision, since_s)
 
 
-def retry_pause_s(failures: int, random: random.Random) -> float:
-    """How long to wait after so many failures in a row, at least 1; half of it is chance."""
-    longest_s = min(RETRY_S_MAX, RETRY_S_MIN * 2.0 ** min(failures - 1, 16))
-    return longest_s * (0.5 + 0.5 * random.random())
-
-
 class Follower(Generic[AnswerT]):
     """The thread. It begins with `start` and ends soon after `close`."""
 
@@ -92,7 +85,7 @@ class Follower(Generic[AnswerT]):
         take: Callable[[AnswerT], None],
         miss: Callable[[str], None],
         clock: Clock,
-        random: random.Random,
+        random: Random,
     ) -> None:
         """Name what to do; nothing happens yet.
 

@@ -10,27 +10,25 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
 from pliska.discovery.errors import DeregisteredError, DiscoveryError
 from pliska.discovery.instance import Instance, InstanceState
+from pliska.discovery.retry import retry_pause_s
 from pliska.discovery.service_store import Announcer, open_service_store
 from pliska.locks import (
     Backend,
     Clock,
-    ConflictError,
     LockError,
     LockUsageError,
-    SessionLostError,
     StoreUnavailableError,
     SystemClock,
 )
 from pliska.locks.lease import LEASE_S_MAX, LEASE_S_MIN
 
 LEASE_S = 10.0
-RETRY_S = 0.5
-"""Pause after an announcement that failed."""
 REGISTER_TIMEOUT_S = 30.0
 """Enough for the instance of a dead predecessor with the same id to go."""
 CLOSE_TIMEOUT_S = 5.0
@@ -49,6 +47,8 @@ class Registration:
         self._is_failing = False
         self._shown: Instance | None = None
         self._failure: Exception | None = None
+        self._failures = 0
+        self._random = SystemRandom()
         self._is_woken = False
         self._end_reason: str | None = None
         self._announcer: Announcer = open_service_store(backend).announcer(
@@ -199,18 +199,16 @@ class Registration:
         except DeregisteredError as error:
             self._end(str(error))
             return 0.0
-        except (SessionLostError, ConflictError) as error:
-            # The store has moved on, so the next look tells us what to do.
-            self._note(error)
-            return min(RETRY_S, self._announcer.interval_s)
         except (LockError, DiscoveryError) as error:
             self._note(error)
-            return RETRY_S
+            self._failures += 1
+            return retry_pause_s(self._failures, self._random)
         with self._changed:
             self._shown = shown
             if shown.state is InstanceState.DRAINING:
                 self._wanted = self._wanted.drained()
             self._note(None)
+            self._failures = 0
             self._changed.notify_all()
         return self._announcer.interval_s
 
