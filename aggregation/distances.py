@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.engine import grams
@@ -38,20 +37,19 @@ def squared_distances(rows: Rows) -> Tensor:
         From float32 products, if `rows` are large, it is right to about 1e-6
         of each distance.
     """
-    return distances_within(rows, centred_gram(rows)[0])
+    return distances_within(rows, centred_gram(rows))
 
 
-def centred_gram(rows: Rows) -> tuple[Tensor, int]:
-    """Return the inner products of all rows less one of them, over the measured columns.
+def centred_gram(rows: Rows) -> Tensor:
+    """Return the inner products of all rows less a common centre, over the measured columns.
 
     Returns:
-        float64 [n, n] on the CPU, and the position of the row that was
-        subtracted: its products are zero.
+        float64 [n, n] on the CPU. The centre is one of the rows, unless they
+        were measured while they arrived.
     """
     read_ahead(rows)
     if rows.seen.gram is None:
-        centre = _middle_row(rows)
-        rows.seen.gram = _exact_gram(rows, centre), centre
+        rows.seen.gram = _exact_gram(rows, _middle_row(rows))
     return rows.seen.gram
 
 
@@ -71,22 +69,24 @@ def read_ahead(rows: Rows) -> None:
     found = grams.products(target, rows.tensors, rows.n, columns, rows.tensors[centre])
     if rows.seen.lengths is None:
         rows.seen.lengths = _lengths(rows, found.lengths.tolist())
-    if _is_exact(rows, found.gram, centre):
-        rows.seen.gram = torch.from_numpy(found.gram), centre
+    gram = torch.from_numpy(found.gram)
+    if is_exact(gram, rows.tensors):
+        rows.seen.gram = gram
 
 
 def distances_within(rows: Rows, gram: Tensor) -> Tensor:
     """Return what `squared_distances` does, given the rows' centred Gram matrix.
 
-    The centre's own distances cannot cancel, so every further measurement is of
-    fewer rows.
+    The distances of a row that is the centre cannot cancel, so every further
+    measurement is of fewer rows.
     """
     lengths = gram.diagonal()
     sums = lengths[:, None] + lengths[None, :]
     distances = sums - (gram + gram.T)
     for group in _connected(distances < CANCELLATION * sums):
         places = torch.tensor(group)
-        distances[places[:, None], places] = squared_distances(rows.select(group))
+        alone = Rows(tuple(rows.tensors[i] for i in group), rows.measured)
+        distances[places[:, None], places] = squared_distances(alone)
     return distances.clamp_(min=0).fill_diagonal_(0.0)
 
 
@@ -102,13 +102,16 @@ def distances_to_combination(distances: Tensor, weights: Sequence[float]) -> lis
     return to_combination
 
 
-def _is_exact(rows: Rows, gram: NDArray[np.float64], centre: int) -> bool:
-    """Return whether float32 could hold all squares; rows equal to the centre may have none."""
-    if not np.isfinite(gram).all():
+def is_exact(gram: Tensor, rows: Sequence[Tensor]) -> bool:
+    """Return whether float32 could hold the squares of these rows less the centre.
+
+    Rows without a square are right if they are the centre, that is, all equal.
+    """
+    if not gram.isfinite().all():
         return False
-    small = np.flatnonzero(np.diagonal(gram) < SQUARE_MIN * rows.measured)
-    middle = rows.tensors[centre]
-    return all(i == centre or torch.equal(rows.tensors[i], middle) for i in small)
+    squares = gram.diagonal()
+    small = (squares < SQUARE_MIN * len(rows[0])).nonzero().flatten().tolist()
+    return all(torch.equal(rows[i], rows[small[0]]) for i in small[1:])
 
 
 def _lengths(rows: Rows, measured: Sequence[float]) -> list[tuple[float, float]]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pliska.aggregation.buffer import GradientBuffer
+from pliska.aggregation.distances import is_exact
 from pliska.aggregation.engine.running_gram import RunningGram
 from pliska.aggregation.rows import Seen
 
@@ -60,5 +61,7 @@ class MeasuredBuffer(GradientBuffer):
         found = self._running.among([places[worker] for worker in workers])
         if found is None:
             return Seen()
-        gram, lengths = found
-        return Seen([(length, 0.0) for length in lengths.tolist()], torch.from_numpy(gram))
+        gram, lengths = torch.from_numpy(found[0]), found[1].tolist()
+        if not is_exact(gram, [self.row(places[worker]) for worker in workers]):
+            return Seen()
+        return Seen([(length, 0.0) for length in lengths], gram)

@@ -35,12 +35,12 @@ class Seen:
 
     Attributes:
         lengths: Squared length of each row, of the measured columns and of the others.
-        gram: Centred inner products and the position of the centre (see `distances`).
+        gram: Inner products less some centre, float64 [n, n] (see `distances`).
         means: Coordinate-wise means by what was selected (see `order_statistics`).
     """
 
     lengths: Sequence[tuple[float, float]] | None = None
-    gram: tuple[Tensor, int] | None = None
+    gram: Tensor | None = None
     means: dict[Hashable, Any] = field(default_factory=dict)
 
 
