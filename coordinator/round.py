@@ -130,12 +130,14 @@ def _close_when_ready(state: RoundState, now: float, options: RoundOptions) -> S
     outstanding = [
         worker
         for worker, incarnation in state.members.items()
-        if state.present.get(worker) == incarnation
-        and (worker not in state.slots or state.slots[worker].state is SlotState.RECEIVING)
+        if state.present.get(worker) == incarnation and _is_unsettled(state, worker)
     ]
     if arrived >= options.quorum and (not outstanding or age >= options.soft_deadline_s):
         return _seal(state, now)
-    joined = any(worker not in state.members for worker in state.present)
+    joined = any(
+        state.members.get(worker) != incarnation and _is_unsettled(state, worker)
+        for worker, incarnation in state.present.items()
+    )
     short = f"{arrived} of {options.quorum} gradients"
     if not outstanding and joined:
         return _reopen(state, f"reopens with new workers: {short}", now, options)
@@ -144,6 +146,11 @@ def _close_when_ready(state: RoundState, now: float, options: RoundOptions) -> S
     if not outstanding:
         return Step(replace(state, reason=f"waits for workers to join: {short}"))
     return Step(state)
+
+
+def _is_unsettled(state: RoundState, worker: str) -> bool:
+    """Whether a gradient of this worker may still come."""
+    return worker not in state.slots or state.slots[worker].state is SlotState.RECEIVING
 
 
 def _seal(state: RoundState, now: float) -> Step:

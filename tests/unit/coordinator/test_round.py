@@ -231,6 +231,23 @@ def test_round_short_of_workers_waits_with_a_reason_and_takes_a_joiner_in_at_onc
     assert machine.fill("e", 3.0).effects == (Aggregate(("a", "b", "e"), {}),)
 
 
+def test_round_short_of_workers_takes_one_in_at_once_that_was_restarted() -> None:
+    machine = collecting("a", "b", "c").feed(Tick(), 2.0).fill("ab", 2.0)
+    assert machine.state.phase is Phase.COLLECTING
+    reborn = {"a": FIRST_LIFE, "b": FIRST_LIFE, "c": SECOND_LIFE}
+    machine.feed(MembersChanged(reborn), 3.0)
+    assert machine.effects == (Opened(("a", "b")),)
+    machine.feed(machine.offer("c", life=SECOND_LIFE), 3.0)
+    assert machine.answer() is ReplyCode.ACCEPTED
+
+
+def test_restarted_worker_whose_gradient_is_in_gives_no_reason_to_reopen() -> None:
+    machine = collecting("a", "b", "c").feed(Tick(), 2.0).fill("ab", 2.0)
+    machine.feed(MembersChanged({"a": FIRST_LIFE, "b": SECOND_LIFE}), 3.0)
+    assert machine.effects == ()
+    assert machine.state.reason == "waits for workers to join: 2 of 3 gradients"
+
+
 def test_rows_that_cannot_be_aggregated_abort_the_round_and_it_is_collected_again() -> None:
     machine = collecting().fill("abcd").feed(AggregationFailed("3 bad rows, f is 1"), 1.0)
     assert machine.state.round == 1
