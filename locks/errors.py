@@ -13,6 +13,7 @@ LockError
 ├── AcquireCancelledError      the caller called off its wait
 ├── StaleTokenError            a write under a grant that a later one has overtaken
 ├── NotHeldError               release or check of something that is not held
+├── LockFreeError              a lock that was to be broken is held by nobody
 ├── ForkedProcessError         a client of the parent process was used in a forked child
 ├── BrokenBarrierError         somebody who had arrived at the barrier did not stay
 ├── TransferFailedError        the named successor does not lead
@@ -87,6 +88,12 @@ class StaleTokenError(LockError):
 
 class NotHeldError(LockError):
     """A release or check of something that this handle does not hold."""
+
+
+class LockFreeError(LockError):
+    """A lock that was to be taken away from its holder is held by nobody."""
+
+    exit_code = 3
 
 
 class ForkedProcessError(LockError):
