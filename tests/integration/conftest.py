@@ -15,14 +15,22 @@ PYTHON = Path(sys.executable)
 
 
 @pytest.fixture
-async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+def store_address(tmp_path: Path) -> str:
+    """The address of an empty store; a module may put another in its place."""
+    return f"embedded:{tmp_path / 'store'}"
+
+
+@pytest.fixture
+async def site(
+    tmp_path: Path, store_address: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Site]:
     """Give an empty site; its processes end with the test, and their logs are shown if it fails."""
     paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     logs = tmp_path / "logs"
     pliska = PYTHON.with_name("pliska")
     async with Processes(pliska, logs) as processes, Processes(PYTHON, logs) as scripts:
-        site = Site(tmp_path, processes, scripts)
+        site = Site(tmp_path, store_address, processes, scripts)
         try:
             yield site
         finally:

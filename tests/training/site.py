@@ -56,13 +56,21 @@ class Hold:
 class Site:
     """One store and one job: its coordinators are processes, its workers tasks of this one."""
 
-    def __init__(self, folder: Path, processes: Processes, scripts: Processes) -> None:
+    def __init__(self, folder: Path, store: str, processes: Processes, scripts: Processes) -> None:
+        """Make a site in an empty folder.
+
+        Args:
+            folder: For the job file, keys and storage.
+            store: Address of an empty coordination store.
+            processes: Starts `pliska`.
+            scripts: Starts Python scripts.
+        """
         self.folder = folder
         self.processes = processes
         self.scripts = scripts
         self.children: dict[str, Child] = {}
-        self.store = f"embedded:{folder / 'store'}"
-        self.storage = folder / "store" / "storage"
+        self.store = store
+        self.storage = folder / "storage"
         self.job_file = folder / "toy.toml"
         self.define(toy_job())
         self.directory = JobDirectory.at(self.store, self.job.name)
@@ -91,7 +99,8 @@ class Site:
         """Start a coordinator process; it takes a moment until it leads or stands by."""
         arguments = ["coordinator", "run", "--job", str(self.job_file), "--store", self.store]
         options = ["--name", name, "--session-timeout", str(session_timeout_s)]
-        self.children[name] = await self.processes.start(name, arguments + options)
+        files = ["--storage", str(self.storage), "--key", str(self.folder / "coordinator.pem")]
+        self.children[name] = await self.processes.start(name, arguments + options + files)
         return self.children[name]
 
     async def script(self, name: str, *arguments: object) -> Child:
