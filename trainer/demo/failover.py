@@ -7,10 +7,8 @@ state recovered and its server open, not when its name is in the store.
 import asyncio
 import time
 
-from pliska.coordinator.storage import Storage
 from pliska.trainer.demo.errors import DeadlineError
 from pliska.trainer.demo.facts import EventKind, Takeover
-from pliska.trainer.demo.history import committed_rounds
 from pliska.trainer.demo.journal import Journal
 from pliska.trainer.demo.processes import Processes
 from pliska.trainer.demo.training import Training
@@ -29,13 +27,10 @@ class Failover:
         takeover: What followed; None before.
     """
 
-    def __init__(
-        self, processes: Processes, storage: Storage, session_timeout_s: float, journal: Journal
-    ) -> None:
+    def __init__(self, processes: Processes, session_timeout_s: float, journal: Journal) -> None:
         """Prepare the drill."""
         self.takeover: Takeover | None = None
         self._processes = processes
-        self._storage = storage
         self._session_timeout_s = session_timeout_s
         self._journal = journal
 
@@ -53,9 +48,7 @@ class Failover:
         killed_s = time.monotonic()
         await self._processes.kill(training.coordinators[leader])
         # At once, while nobody leads: what counts is what the store says at this moment.
-        reading = asyncio.create_task(
-            asyncio.to_thread(committed_rounds, training.directory, self._storage)
-        )
+        reading = asyncio.create_task(training.committed())
         run, killed_round = training.job.run, training.observation.round
         self._journal.note(
             EventKind.LEADER_KILLED, run, killed_round, f"leader {leader} killed with SIGKILL"

@@ -11,11 +11,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from pliska.coordinator.storage import open_storage
 from pliska.trainer.demo.display import DemoSnapshot, Display
 from pliska.trainer.demo.facts import CommittedRound, DemoFacts, Rollback, Takeover
 from pliska.trainer.demo.failover import Failover
-from pliska.trainer.demo.history import committed_rounds
 from pliska.trainer.demo.jobs import RunName, demo_jobs
 from pliska.trainer.demo.journal import Journal
 from pliska.trainer.demo.measure import measured_accuracy
@@ -75,9 +73,7 @@ class Demonstration:
 
     async def _train_robustly(self) -> tuple[Takeover | None, tuple[CommittedRound, ...]]:
         robust = self._trainings[RunName.ROBUST]
-        storage = await asyncio.to_thread(open_storage, str(self._site.storage))
-        timeout_s = self._options.session_timeout_s
-        failover = Failover(self._processes, storage, timeout_s, self._journal)
+        failover = Failover(self._processes, self._options.session_timeout_s, self._journal)
 
         async def show_and_drill(training: Training) -> None:
             await self._show(training)
@@ -85,8 +81,7 @@ class Demonstration:
 
         await robust.run(("c1", "c2"), show_and_drill)
         await self._measure(robust)
-        committed = await asyncio.to_thread(committed_rounds, robust.directory, storage)
-        return failover.takeover, committed
+        return failover.takeover, await robust.committed()
 
     async def _train_for_comparison(self) -> None:
         for run in (RunName.MEAN, RunName.CLEAN):

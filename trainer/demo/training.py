@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from pliska.coordinator.client import JobDirectory, job_snapshot
+from pliska.coordinator.history import committed_history
 from pliska.trainer.demo.errors import DeadlineError
-from pliska.trainer.demo.facts import EventKind
+from pliska.trainer.demo.facts import CommittedRound, EventKind
 from pliska.trainer.demo.jobs import DemoJob
 from pliska.trainer.demo.journal import Journal
 from pliska.trainer.demo.observation import Observation
@@ -76,6 +77,12 @@ class Training:
     def close(self) -> None:
         """Close the connection to the store."""
         self.directory.backend.close()
+
+    async def committed(self) -> tuple[CommittedRound, ...]:
+        """Read back all that is committed, from the store and the log."""
+        storage = str(self._site.storage)
+        history = await asyncio.to_thread(committed_history, self.directory, storage)
+        return tuple(CommittedRound(each.record.round, each.digest.hex()) for each in history)
 
     async def look(self) -> str | None:
         """Ask the leader how things stand; return its name, None when nobody answers as leader."""

@@ -9,14 +9,14 @@ import torch
 
 from pliska.coordinator.client import JobDirectory
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
-from pliska.coordinator.errors import CoordinatorError, DamagedStateError
+from pliska.coordinator.errors import CoordinatorError, DamagedStateError, ForkedChainError
+from pliska.coordinator.history import committed_history
 from pliska.coordinator.storage import LocalStorage
 from pliska.coordinator.training_state import vector_digest
 from pliska.coordinator.update_log import UpdateLog
 from pliska.coordinator.wire.signing import Signer
 from pliska.discovery import Role, key_id, new_private_key, public_bytes
 from pliska.locks import connect
-from pliska.trainer.demo.history import committed_rounds
 
 JOB = "tiny"
 AGGREGATE = torch.ones(4)
@@ -32,11 +32,16 @@ def directory() -> Iterator[JobDirectory]:
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> LocalStorage:
-    return LocalStorage(tmp_path)
+def storage_path(tmp_path: Path) -> Path:
+    return tmp_path / "storage"
 
 
-def commit_after(previous: Commit | None) -> Commit:
+@pytest.fixture
+def storage(storage_path: Path) -> LocalStorage:
+    return LocalStorage(storage_path)
+
+
+def commit_after(previous: Commit | None, base_digest: bytes = bytes(32)) -> Commit:
     version = 1 if previous is None else previous.record.version + 1
     record = CommitRecord(
         job=JOB,
@@ -45,7 +50,7 @@ def commit_after(previous: Commit | None) -> Commit:
         version=version,
         mode="synchronous",
         mode_epoch=0,
-        base_digest=bytes(32),
+        base_digest=base_digest,
         parameters_digest=bytes(32),
         state_digest=bytes(32),
         rule="mean",
@@ -71,36 +76,49 @@ def commit_rounds(directory: JobDirectory, storage: LocalStorage, count: int) ->
 
 
 def test_job_without_a_commit_has_no_rounds(directory: JobDirectory, storage: LocalStorage) -> None:
-    assert committed_rounds(directory, storage) == ()
+    assert committed_history(directory, str(storage_path)) == ()
 
 
 def test_rounds_come_first_to_last_with_the_digests_of_their_records(
-    directory: JobDirectory, storage: LocalStorage
+    directory: JobDirectory, storage: LocalStorage, storage_path: Path
 ) -> None:
     directory.keyring.enroll("coordinator", Role.COORDINATOR, PUBLIC_KEY)
     commits = commit_rounds(directory, storage, 5)
-    rounds = committed_rounds(directory, storage)
-    assert [each.round for each in rounds] == [1, 2, 3, 4, 5]
-    assert [each.digest for each in rounds] == [commit.digest.hex() for commit in commits]
+    history = committed_history(directory, str(storage_path))
+    assert [commit.record.round for commit in history] == [1, 2, 3, 4, 5]
+    assert [commit.digest for commit in history] == [commit.digest for commit in commits]
 
 
 @pytest.mark.parametrize("version", [1, 3, 5])
 def test_missing_entry_is_an_error_and_not_a_gap(
-    directory: JobDirectory, storage: LocalStorage, version: int
+    directory: JobDirectory, storage: LocalStorage, storage_path: Path, version: int
 ) -> None:
     directory.keyring.enroll("coordinator", Role.COORDINATOR, PUBLIC_KEY)
     commits = commit_rounds(directory, storage, 5)
     storage.delete(UpdateLog(storage, JOB).name(version, commits[version - 1].digest))
     with pytest.raises(CoordinatorError):
-        committed_rounds(directory, storage)
+        committed_history(directory, str(storage_path))
 
 
 @pytest.mark.parametrize("role", [None, Role.WORKER])
 def test_record_that_no_coordinator_signed_is_refused(
-    directory: JobDirectory, storage: LocalStorage, role: Role | None
+    directory: JobDirectory, storage: LocalStorage, storage_path: Path, role: Role | None
 ) -> None:
     if role is not None:
         directory.keyring.enroll("w1", role, PUBLIC_KEY)
     commit_rounds(directory, storage, 2)
     with pytest.raises(DamagedStateError):
-        committed_rounds(directory, storage)
+        committed_history(directory, str(storage_path))
+
+
+def test_records_that_are_not_one_chain_are_refused(
+    directory: JobDirectory, storage: LocalStorage, storage_path: Path
+) -> None:
+    directory.keyring.enroll("coordinator", Role.COORDINATOR, PUBLIC_KEY)
+    first = commit_after(None)
+    second = commit_after(first, base_digest=bytes([1]) * 32)
+    for commit in (first, second):
+        UpdateLog(storage, JOB).write(commit, AGGREGATE)
+    directory.backend.create(directory.commit_key, second.to_bytes())
+    with pytest.raises(ForkedChainError, match="other parameters"):
+        committed_history(directory, str(storage_path))
