@@ -14,8 +14,9 @@ OpenSession = Callable[..., Session]
 
 SERVED = ("consul", "zookeeper")
 """Stores on a server; the fixture that starts it has the same name."""
-REPLICATED = ("zookeeper_ensemble",)
-"""Stores on three servers, for the tests marked `replicated`; each client takes any of them."""
+REPLICATED = ("consul_servers", "zookeeper_ensemble")
+"""Stores on three servers, for the tests marked `replicated`. A client of ZooKeeper takes any of
+them, one of Consul the last, which may follow another."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -32,7 +33,10 @@ def address(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> str:
     if store in SERVED:
         server: ConsulServer | ZookeeperServer = request.getfixturevalue(store)
         return server.fresh_address()
-    if store in REPLICATED:
+    if store == "consul_servers":
+        agents: Sequence[ConsulServer] = request.getfixturevalue(store)
+        return agents[-1].fresh_address()
+    if store == "zookeeper_ensemble":
         servers: Sequence[ZookeeperServer] = request.getfixturevalue(store)
         return fresh_address(servers)
     return {
