@@ -148,7 +148,7 @@ class BackendSession(Protocol):
 
 
 class Backend(Protocol):
-    """A coordination store. Implementations: embedded, memory (ZooKeeper and Consul follow)."""
+    """A coordination store: embedded, memory, ZooKeeper or Consul."""
 
     @property
     def address(self) -> str:
