@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check format clean
+.PHONY: demo test check bench format clean
 
 # pip takes torch's CPU build where one is offered beside the ordinary one
 # (see "Installing torch" in the README).
@@ -29,6 +29,12 @@ check: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# One benchmark of benchmarks/: make bench BENCH=coordination. OPENBLAS_CORETYPE, where
+# it is set, would slow NumPy's own kernels; a benchmark runs without it.
+bench: $(VENV)/test.stamp
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE PYTHONPATH=tests:benchmarks \
+		$(BIN)/python benchmarks/$(BENCH).py $(ARGS)
 
 format: $(VENV)/test.stamp
 	$(BIN)/ruff check --fix .
