@@ -56,7 +56,6 @@ def get(
             setting, age_s = ConfigStore(backend).get(key), 0.0
     except StoreError as error:
         setting, age_s = _from_snapshot(snapshot, key, error)
-        typer.echo(f"from a snapshot of {age_s:.0f} s ago, since {error}", err=True)
     if output is OutputFormat.JSON:
         show_json({"setting": _row(setting), "age_s": age_s, "is_stale": age_s > 0})
     else:
@@ -217,7 +216,9 @@ def _from_snapshot(snapshot: Path | None, key: str, error: StoreError) -> tuple[
     setting = None if found is None else found.find(key)
     if found is None or setting is None or not setting.is_set:
         raise error
-    return setting, found.age_s(datetime.now(UTC))
+    age_s = found.age_s(datetime.now(UTC))
+    typer.echo(f"from a snapshot of {found.store}, {age_s:.0f} s old, since {error}", err=True)
+    return setting, age_s
 
 
 def _parsed(configuration: ConfigStore, key: str, text: str) -> Json:

@@ -5,7 +5,6 @@ healthy; `TcpProbe` and `HttpProbe` ask; `Prober` asks again and again and tells
 a registration. The lease says that a process lives; a probe, that it works.
 """
 
-import http.client
 import socket
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pliska.discovery.errors import ServiceUsageError
 
+INTERVAL_S = 5.0
 RESPONSE_BYTES_MAX = 64 * 1024
 
 
@@ -30,10 +30,14 @@ class ProbeOptions:
         fall: So many failures in a row make it unhealthy.
     """
 
-    interval_s: float = 5.0
+    interval_s: float = INTERVAL_S
     timeout_s: float = 2.0
     rise: int = 2
     fall: int = 3
+
+    def __post_init__(self) -> None:
+        if self.interval_s <= 0 or self.timeout_s <= 0 or self.rise < 1 or self.fall < 1:
+            raise ServiceUsageError("a probe has an interval and a timeout above 0, and counts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,8 @@ class HttpProbe:
 
     def ask(self, timeout_s: float) -> ProbeResult:
         """See `Probe.ask`."""
+        import http.client  # not for everybody who imports this package
+
         connection = http.client.HTTPConnection(self.address, self.port, timeout=timeout_s)
         try:
             connection.request("GET", self.path, headers={"Connection": "close"})

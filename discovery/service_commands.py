@@ -14,8 +14,9 @@ from pliska.discovery.balancing import DEFAULT_POLICY, BalancingState, policy_na
 from pliska.discovery.errors import DeregisteredError, ServiceUsageError
 from pliska.discovery.instance import Instance, InstanceState
 from pliska.discovery.interruption import ends_when_told
-from pliska.discovery.probe import Prober, parse_probe
-from pliska.discovery.registration import LEASE_S, register
+from pliska.discovery.probe import INTERVAL_S as PROBE_INTERVAL_S
+from pliska.discovery.probe import ProbeOptions, Prober, parse_probe
+from pliska.discovery.registration import LEASE_S, REGISTER_TIMEOUT_S, register
 from pliska.discovery.resolver import LocalKnowledge, ResolverOptions, choose
 from pliska.discovery.service_store import open_service_store
 from pliska.discovery.service_view import ServiceSnapshot, ServiceView, after_answer, unknown
@@ -59,9 +60,15 @@ def register_instance(
     probe: Annotated[
         str | None, typer.Option(help="Ask the instance whether it works: tcp, or http:/PATH.")
     ] = None,
+    probe_interval_s: Annotated[
+        float, typer.Option("--probe-interval", help="Seconds between two probes.")
+    ] = PROBE_INTERVAL_S,
     lease_s: Annotated[
         float, typer.Option("--lease", help="Seconds that a dead instance may stay listed.")
     ] = LEASE_S,
+    wait_s: Annotated[
+        float, typer.Option("--wait", help="Seconds to wait for an id that is taken.")
+    ] = REGISTER_TIMEOUT_S,
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
     """Register an instance of SERVICE and keep it registered until this command ends.
@@ -84,9 +91,10 @@ def register_instance(
     reason = None
     with ends_when_told(), ExitStack() as stack:
         backend = stack.enter_context(closing(connect(store)))
-        registration = stack.enter_context(register(backend, instance, lease_s))
+        registration = stack.enter_context(register(backend, instance, lease_s, wait_s))
         if asked is not None:
-            stack.enter_context(Prober(asked, registration.report_health))
+            options = ProbeOptions(interval_s=probe_interval_s)
+            stack.enter_context(Prober(asked, registration.report_health, options))
         typer.echo(f"registered {name}/{instance.id} at {instance.endpoint}")
         reason = registration.wait_until_ended()
     if reason is not None:
