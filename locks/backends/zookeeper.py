@@ -12,7 +12,8 @@ a tick before its holder thinks so; a fencing token or a guard is what protects
 a write then, as always.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
@@ -31,7 +32,7 @@ from pliska.locks.backends.base import (
     Unmodified,
     Update,
 )
-from pliska.locks.backends.keys import check_key, check_operations
+from pliska.locks.backends.keys import check_key, check_operations, directory_of
 from pliska.locks.backends.transactional import TransactionalBackend
 from pliska.locks.backends.zookeeper_connection import Purpose
 from pliska.locks.backends.zookeeper_link import ZookeeperLink
@@ -54,6 +55,8 @@ from pliska.locks.process import HomeProcess
 RECORDS_SESSION_S = 6.0
 """Session timeout of the connection for records: a frozen server is left after two thirds of it."""
 CLOSE_TIMEOUT_S = 1.0
+LIKELY_MAX = 8
+"""Own records that a listing asks for together with the names."""
 
 
 class ZookeeperBackend(TransactionalBackend):
@@ -104,7 +107,7 @@ class ZookeeperBackend(TransactionalBackend):
         self._home.check()
         check_key(key)
         until_s = self._clock.now_s() + timeout_s
-        (node,), _ = read_nodes(self._link, [self._layout.path(key)], until_s)
+        (node,) = read_nodes(self._link, [self._layout.path(key)], until_s)
         return None if node is None or node.is_directory else node.record(key)
 
     def list(self, directory: str, timeout_s: float = CALL_TIMEOUT_S) -> Listing:
@@ -113,7 +116,7 @@ class ZookeeperBackend(TransactionalBackend):
         check_key(directory)
         until_s = self._clock.now_s() + timeout_s
         nodes, revision = self._children(directory, until_s)
-        records = [node.record(key) for key, node in nodes if not node.is_directory]
+        records = [node.record(key) for key, node in nodes.items() if not node.is_directory]
         records.sort(key=lambda record: (record.created, record.key))
         return Listing(tuple(records), revision)
 
@@ -122,7 +125,7 @@ class ZookeeperBackend(TransactionalBackend):
         self._home.check()
         check_key(directory)
         nodes, _ = self._children(directory, self._clock.now_s() + timeout_s)
-        names = (key.rpartition("/")[2] for key, node in nodes if node.has_children)
+        names = (key.rpartition("/")[2] for key, node in nodes.items() if node.has_children)
         return tuple(sorted(names))
 
     def create(
@@ -180,14 +183,17 @@ class ZookeeperBackend(TransactionalBackend):
         for session in list(self._sessions.values()):
             session.link.leave()
 
-    def _children(
-        self, directory: str, until_s: float
-    ) -> tuple[Iterator[tuple[str, Node]], Revision]:
-        names, revision = read_children(self._link, self._layout.path(directory), until_s)
-        keys = [f"{directory}/{name}" for name in names or ()]
-        nodes, _ = read_nodes(self._link, [self._layout.path(key) for key in keys], until_s)
-        found = ((k, node) for k, node in zip(keys, nodes, strict=True) if node is not None)
-        return found, revision
+    def _children(self, directory: str, until_s: float) -> tuple[dict[str, Node], Revision]:
+        own = self._own_names(directory)
+        path = self._layout.path(directory)
+        children, revision = read_children(self._link, path, own, until_s)
+        return {f"{directory}/{name}": node for name, node in (children or {}).items()}, revision
+
+    def _own_names(self, directory: str) -> Sequence[str]:
+        """Some of the records that our own sessions have there."""
+        keys = (key for each in list(self._sessions.values()) for key in tuple(each.keys))
+        names = (key.rpartition("/")[2] for key in keys if directory_of(key) == directory)
+        return tuple(itertools.islice(names, LIKELY_MAX))
 
     def _apply(
         self, checks: Sequence[Check], changes: Sequence[Change], timeout_s: float

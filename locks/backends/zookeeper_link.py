@@ -138,6 +138,21 @@ class ZookeeperLink:
             else:
                 return reply
 
+    def read_on(self, operations: Sequence[Operation], until_s: float) -> Reply:
+        """Read, at one moment, at least what a read of this link saw before.
+
+        It saves the sync: a connection goes to no server that is behind the one before.
+
+        Raises:
+            The errors of `wait_until_connected`.
+        """
+        while True:
+            try:
+                return self.ask(ReadMany(operations), until_s)  # type: ignore[no-any-return]
+            except StoreUnavailableError:
+                if self._clock.now_s() >= until_s:
+                    raise
+
     def transact(self, operations: Sequence[Operation], until_s: float) -> Reply:
         """Apply all or nothing; an exception among the results says that it was nothing.
 

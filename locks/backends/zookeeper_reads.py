@@ -55,33 +55,49 @@ class Node:
         return Record(key, self.data, Revision(self.created), Revision(self.modified), session_id)
 
 
-def read_nodes(
-    link: ZookeeperLink, paths: Sequence[str], until_s: float
-) -> tuple[list[Node | None], Revision]:
-    """Read nodes, None for those that do not exist, and the revision of the first read."""
-    nodes: list[Node | None] = []
-    revision: int | None = None
-    for start in range(0, len(paths), READS_MAX):
-        operations: list[Operation] = [
-            GetData(path, None) for path in paths[start : start + READS_MAX]
-        ]
-        reply = link.read(operations, until_s)
-        revision = reply.zxid if revision is None else revision
-        nodes += [_node(link, result) for result in reply.results]
-    return nodes, Revision(revision or 0)
+def read_nodes(link: ZookeeperLink, paths: Sequence[str], until_s: float) -> list[Node | None]:
+    """Read nodes, None for those that do not exist; what was acknowledged before is seen."""
+    first = link.read(_get(paths[:READS_MAX]), until_s)
+    return [
+        *(_node(link, result) for result in first.results),
+        *_read_on(link, paths[READS_MAX:], until_s),
+    ]
 
 
 def read_children(
-    link: ZookeeperLink, path: str, until_s: float
-) -> tuple[list[str] | None, Revision]:
-    """Read the names of the nodes below one, None when it does not exist."""
-    reply = link.read([GetChildren(path, None)], until_s)
-    (names,) = reply.results
+    link: ZookeeperLink, path: str, likely: Sequence[str], until_s: float
+) -> tuple[dict[str, Node] | None, Revision]:
+    """Read the nodes below one by their names, None when it does not exist.
+
+    Args:
+        link: Where to read.
+        path: The node above.
+        likely: Names that are probably there: when there are no others, one request is enough.
+        until_s: When to give up.
+
+    Returns:
+        The nodes, and a revision: all that happened until then is in them, and
+        a node may have changed after.
+    """
+    guessed = likely[:READS_MAX]
+    reply = link.read(
+        [GetChildren(path, None), *_get([f"{path}/{name}" for name in guessed])], until_s
+    )
+    names, *results = reply.results
     if isinstance(names, NoNodeError):
         return None, Revision(reply.zxid)
     if not isinstance(names, list):
         raise link.failure(names)
-    return names, Revision(reply.zxid)
+    nodes = {
+        name: _node(link, result)
+        for name, result in zip(guessed, results, strict=True)
+        if name in names
+    }
+    others = [name for name in names if name not in nodes]
+    read = _read_on(link, [f"{path}/{name}" for name in others], until_s)
+    nodes.update(zip(others, read, strict=True))
+    found = {name: node for name, node in nodes.items() if node is not None}
+    return found, Revision(reply.zxid)
 
 
 def last_change(link: ZookeeperLink, path: str, until_s: float) -> int:
@@ -91,14 +107,12 @@ def last_change(link: ZookeeperLink, path: str, until_s: float) -> int:
     looks like a record, and where there is no node, any change beside it or
     beside a node above it counts.
     """
-    names, _ = read_children(link, path, until_s)
-    if names is None:
-        return _last_change_above(link, path, until_s)
-    nodes, _ = read_nodes(link, [path, *(f"{path}/{name}" for name in names)], until_s)
-    own, children = nodes[0], nodes[1:]
+    children, _ = read_children(link, path, (), until_s)
+    (own,) = read_nodes(link, [path], until_s)
     if own is None:
-        return last_change(link, path, until_s)
-    changes = [node.modified for node in children if node is not None and not node.is_directory]
+        return _last_change_above(link, path, until_s)
+    records = (node for node in (children or {}).values() if not node.is_directory)
+    changes = [node.modified for node in records]
     return max([own.children_changed, 0 if own.is_directory else own.modified, *changes])
 
 
@@ -107,10 +121,22 @@ def _last_change_above(link: ZookeeperLink, path: str, until_s: float) -> int:
     while path:
         path = directory_of(path)
         above.append(path or "/")
-    reply = link.read([GetData(each, None) for each in above], until_s)
+    reply = link.read(_get(above), until_s)
     nearest = next(result for result in reply.results if not isinstance(result, NoNodeError))
     node = _node(link, nearest)
     return 0 if node is None else node.children_changed
+
+
+def _read_on(link: ZookeeperLink, paths: Sequence[str], until_s: float) -> list[Node | None]:
+    nodes: list[Node | None] = []
+    for start in range(0, len(paths), READS_MAX):
+        reply = link.read_on(_get(paths[start : start + READS_MAX]), until_s)
+        nodes += [_node(link, result) for result in reply.results]
+    return nodes
+
+
+def _get(paths: Sequence[str]) -> list[Operation]:
+    return [GetData(path, None) for path in paths]
 
 
 def _node(link: ZookeeperLink, result: Result) -> Node | None:

@@ -128,7 +128,7 @@ class Writer:
 
     def _read(self, checks: Sequence[Check], changes: Sequence[Change], until_s: float) -> Seen:
         keys = [key for key in keys_to_read(checks, changes) if key or self._layout.root]
-        nodes, _ = read_nodes(self._link, [self._layout.path(key) for key in keys], until_s)
+        nodes = read_nodes(self._link, [self._layout.path(key) for key in keys], until_s)
         return dict(zip(keys, nodes, strict=True))
 
     def _make_directory(self, key: str, until_s: float) -> None:
@@ -136,7 +136,7 @@ class Writer:
         path = self._layout.path(key)
         ends = [end for end, character in enumerate(f"{path}/") if character == "/" and end > 0]
         paths = [path[:end] for end in ends]
-        nodes, _ = read_nodes(self._link, paths, until_s)
+        nodes = read_nodes(self._link, paths, until_s)
         missing = [path for path, node in zip(paths, nodes, strict=True) if node is None]
         if not missing:
             return
