@@ -26,6 +26,9 @@ DIRECTORY_VARIABLE = "PLISKA_CACHE"
 ENTRY_BYTES_MAX = 1 << 22
 """No kernel comes near 4 MiB of machine code."""
 
+ENTRIES_MAX = 1024
+"""More kernels than any program uses; the oldest make room."""
+
 MAGIC = b"pliska-kernel-1\n"
 HEAD_BYTES = len(MAGIC) + 2 * hashlib.sha256().digest_size
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -66,6 +69,7 @@ class ObjectCache:
                     with os.fdopen(os.open(partial, flags, 0o600, dir_fd=folder), "wb") as file:
                         file.write(_head(key, body) + body)
                     os.replace(partial, _name(key), src_dir_fd=folder, dst_dir_fd=folder)
+                    _make_room(folder)
                 except OSError:
                     with _absence_allowed():
                         os.unlink(partial, dir_fd=folder)
@@ -120,7 +124,23 @@ def _read_private(folder: int, name: str) -> bytes:
             raise PermissionError(f"{name} is not a plain file of this user")
         if found.st_mode & OTHERS_MAY_WRITE or found.st_nlink != 1:
             raise PermissionError(f"{name} can be written by others")
-        return file.read(ENTRY_BYTES_MAX + 1)
+        if found.st_size > ENTRY_BYTES_MAX:
+            raise PermissionError(f"{name} is larger than any kernel")
+        return file.read(found.st_size)
+
+
+def _make_room(folder: int) -> None:
+    """Delete the oldest entries above `ENTRIES_MAX`."""
+    names = os.listdir(folder)
+    if len(names) <= ENTRIES_MAX:
+        return
+    ages = {}
+    for name in names:
+        with _absence_allowed():
+            ages[name] = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
+    for name in sorted(ages, key=lambda name: (ages[name], name))[: len(names) - ENTRIES_MAX]:
+        with _absence_allowed():
+            os.unlink(name, dir_fd=folder)
 
 
 def _name(key: bytes) -> str:

@@ -1,0 +1,148 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pliska.aggregation.engine import bands, blocked_networks
+from pliska.aggregation.engine.compiler import Host
+from pliska.aggregation.engine.networks import Selection
+from pliska.aggregation.engine.statistics import Sums
+from pliska.aggregation.engine.threads import SPAN_COLUMNS
+
+
+def checked(
+    rows: torch.Tensor, selection: Selection, columns: slice, out: torch.Tensor, sums: Sums
+) -> None:
+    """Compare a result with one that is sorted in float64."""
+    part = rows.double()[:, columns]
+    ordered = part.sort(dim=0).values
+    kept = ordered[selection.band.start : selection.band.stop]
+    if selection.nearest is not None:
+        n = selection.n
+        median = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+        places = (ordered - median).abs().sort(dim=0, stable=True).indices[: selection.nearest]
+        kept = ordered.gather(0, places)
+    assert torch.equal(out[columns], kept.mean(dim=0).float())
+    inside = (part >= kept.amin(dim=0)) & (part <= kept.amax(dim=0))
+    assert sums.kept.tolist() == inside.sum(dim=1).tolist()
+    gaps = part - out[columns].double()
+    assert np.allclose(sums.distances, gaps.square().sum(dim=1), rtol=1e-6)
+    assert np.allclose(sums.lengths, part.square().sum(dim=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", range(1, 65))
+def test_every_n_equals_the_sort(target: Host, n: int) -> None:
+    d = 300 + n
+    rows = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
+    columns = slice(3, d)
+    for f in {n // 4, (n - 1) // 2}:
+        selection = Selection(n, range(f, n - f))
+        out = torch.full((d,), 9.0)
+        sums = bands.select_mean(target, tuple(rows), selection, columns, out)
+        checked(rows, selection, columns, out, sums)
+        assert out[:3].tolist() == [9, 9, 9]
+
+
+@pytest.mark.parametrize("n", [4, 7, 16, 21])
+def test_every_trim_and_every_number_of_nearest_equals_the_sort(target: Host, n: int) -> None:
+    rows = torch.randn(n, 100, generator=torch.Generator().manual_seed(n))
+    columns = slice(0, 100)
+    wanted = [Selection(n, range(f, n - f)) for f in range((n + 1) // 2)]
+    wanted += [Selection(n, range(1, n))]
+    wanted += [Selection(n, range(n), count) for count in range(1, n + 1)]
+    for selection in wanted:
+        out = torch.empty(100)
+        sums = bands.select_mean(target, tuple(rows), selection, columns, out)
+        checked(rows, selection, columns, out, sums)
+
+
+@given(
+    hnp.arrays(
+        np.float32,
+        st.tuples(st.just(6), st.integers(1, 40)),
+        elements=st.floats(allow_nan=False, allow_infinity=False, width=32),
+    )
+)
+@settings(max_examples=100, deadline=None)
+def test_extreme_and_denormal_values_are_ordered_and_averaged_right(
+    target: Host, matrix: np.ndarray
+) -> None:
+    rows = tuple(torch.from_numpy(matrix))
+    out = torch.empty(matrix.shape[1])
+    bands.select_mean(target, rows, Selection(6, range(2, 4)), slice(0, len(out)), out)
+    exact = np.sort(matrix.astype(np.float64), axis=0)[2:4].mean(axis=0)
+    assert np.array_equal(out.numpy(), exact.astype(np.float32))
+
+
+def test_the_largest_floats_and_denormals_stay_in_place(target: Host) -> None:
+    rows = torch.tensor([[-1e38, 1e-45], [1e38, 2e-45], [3.4e38, 0.0], [-3.4e38, -1e-45]])
+    out = torch.empty(2)
+    bands.select_mean(target, tuple(rows), Selection(4, range(1, 3)), slice(0, 2), out)
+    assert out.tolist() == [0.0, torch.tensor(1e-45 / 2).item()]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("n", [5, 33])
+def test_half_precision_is_widened_exactly(target: Host, dtype: torch.dtype, n: int) -> None:
+    if dtype not in target.elements:
+        pytest.skip("this CPU does not widen float16 by itself")
+    rows = torch.randn(n, 1001, generator=torch.Generator().manual_seed(n)).to(dtype)
+    selection = Selection(n, range(1, n - 1))
+    out = torch.empty(1001)
+    sums = bands.select_mean(target, tuple(rows), selection, slice(0, 1001), out)
+    checked(rows, selection, slice(0, 1001), out, sums)
+
+
+def test_rows_with_gaps_between_values_and_rows_far_apart_are_read(target: Host) -> None:
+    columns = torch.randn(1001, 9, generator=torch.Generator().manual_seed(1))
+    rows = columns.T
+    selection = Selection(9, range(2, 7))
+    out = torch.empty(1001)
+    sums = bands.select_mean(target, tuple(rows), selection, slice(0, 1001), out)
+    checked(rows, selection, slice(0, 1001), out, sums)
+    apart = tuple(row.clone() for row in rows)
+    other = torch.empty(1001)
+    bands.select_mean(target, apart, selection, slice(0, 1001), other)
+    assert torch.equal(out, other)
+
+
+def test_any_number_of_threads_gives_the_same_bytes(target: Host) -> None:
+    d = 5 * SPAN_COLUMNS + 77
+    rows = tuple(torch.randn(8, d, generator=torch.Generator().manual_seed(2)))
+    selection = Selection(8, range(2, 6))
+    found = []
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            out = torch.empty(d)
+            sums = bands.select_mean(target, rows, selection, slice(0, d), out)
+            found.append((out.numpy().tobytes(), sums.distances.tobytes(), sums.lengths.tobytes()))
+    finally:
+        torch.set_num_threads(threads)
+    assert found[0] == found[1] == found[2]
+
+
+def test_rows_that_are_not_finite_are_told_by_their_lengths(target: Host) -> None:
+    rows = torch.randn(5, 500, generator=torch.Generator().manual_seed(3))
+    rows[1, 499] = torch.nan
+    rows[3, 0] = torch.inf
+    out = torch.empty(500)
+    sums = bands.select_mean(target, tuple(rows), Selection(5, range(1, 4)), slice(0, 500), out)
+    assert np.isfinite(sums.lengths).tolist() == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("wide", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 2, 9, 16, 33, 70])
+def test_networks_of_numpy_equal_the_sort(n: int, wide: type) -> None:
+    d = 2 * blocked_networks.BLOCK_COLUMNS_MIN + 5
+    rows = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
+    for selection in (
+        Selection(n, range(n // 4, n - n // 4)),
+        Selection(n, range(n), max(1, n // 3)),
+    ):
+        out = torch.empty(d)
+        sums = blocked_networks.select_mean(tuple(rows), selection, slice(0, d), out, wide)
+        checked(rows, selection, slice(0, d), out, sums)
