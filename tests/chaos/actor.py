@@ -1,0 +1,203 @@
+"""Uses locks as its plan says and writes down what it saw. Run as a process, or in threads.
+
+Usage: python -m chaos.actor ADDRESS HISTORY SEED PROCESSES THREADS LENGTH_S LEASE_S NUMBER
+"""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chaos.history import Recorder, now_s
+from chaos.schedule import NAMES, Turn, plan
+
+from pliska.locks import (
+    Backend,
+    ConflictError,
+    Election,
+    FencedStore,
+    Grant,
+    LockError,
+    Mutex,
+    ReadWriteLock,
+    Semaphore,
+    Session,
+    StaleTokenError,
+    Update,
+    connect,
+    observe_leaders,
+)
+
+LOOK_PAUSE_S = 0.01
+SEMAPHORE_SIZE = 2
+GUARDED = "guarded"
+
+
+class Actor:
+    """One process's part in a run: a session, renewed when it is lost, and threads that use it."""
+
+    def __init__(self, backend: Backend, recorder: Recorder, lease_s: float) -> None:
+        self._backend = backend
+        self._recorder = recorder
+        self._lease_s = lease_s
+        self._fenced = FencedStore(backend, "registers")
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self.has_ended = threading.Event()
+
+    def session(self) -> Session:
+        """The session, a new one when the last was lost."""
+        with self._lock:
+            if self._session is None or not self._session.is_alive:
+                self._session = self._opened()
+            return self._session
+
+    def end_session(self) -> None:
+        """What a thief of the session, or an operator, does."""
+        with self._lock:
+            session = self._session
+        if session is not None:
+            with contextlib.suppress(LockError):
+                session.backend_session.close(5)
+
+    def work(self, turns: tuple[Turn, ...]) -> None:
+        """Take one turn after the other until the run has ended."""
+        for turn in turns:
+            if self.has_ended.is_set():
+                return
+            try:
+                self._take(turn)
+            except LockError:
+                self.has_ended.wait(LOOK_PAUSE_S)  # written down where it matters
+
+    def observe(self) -> None:
+        """Write down every leader that comes."""
+        while not self.has_ended.is_set():
+            with contextlib.suppress(LockError):
+                who = self._recorder.new_handle()
+                for leader in observe_leaders(self._backend, "e", self.has_ended):
+                    self._recorder.record(
+                        "observed", who=who, name="elections/e", epoch=leader.epoch
+                    )
+
+    def close(self) -> None:
+        """End the session."""
+        self.has_ended.set()
+        if self._session is not None:
+            self._session.close()
+
+    def _opened(self) -> Session:
+        sent_s = now_s()
+        session = Session.open(self._backend, self._lease_s)
+        renew = session.backend_session.renew
+
+        def renew_and_record(timeout_s: float) -> None:
+            sent_s = now_s()
+            renew(timeout_s)
+            self._recorder.record("renewal", session=session.id, sent_s=sent_s)
+
+        session.backend_session.renew = renew_and_record  # type: ignore[method-assign]
+        self._recorder.record("session", session=session.id, sent_s=sent_s, lease_s=session.lease_s)
+        return session
+
+    def _take(self, turn: Turn) -> None:
+        session, handle = self.session(), self._recorder.new_handle()
+        name = NAMES[turn.recipe]
+        lock = ReadWriteLock(session, "rw")
+        acquire, attempt = self._ways(session, lock, turn.recipe)
+        self._recorder.record(
+            "asked", handle=handle, recipe=turn.recipe, name=name, session=session.id
+        )
+        try:
+            grant = attempt() if turn.is_try else acquire(turn.timeout_s)
+        except LockError as error:
+            self._recorder.record("refused", handle=handle, why=type(error).__name__)
+            raise
+        if grant is None:
+            self._recorder.record("refused", handle=handle, why="busy")
+            return
+        self._recorder.record("granted", handle=handle, token=grant.token)
+        grant.on_lost(lambda: self._recorder.record("lost", handle=handle))
+        self._use(grant, handle, turn, lock)
+
+    def _ways(
+        self, session: Session, lock: ReadWriteLock, recipe: str
+    ) -> tuple[Callable[[float], Grant], Callable[[], Grant | None]]:
+        if recipe == "leader":
+            election = Election(session, "e", self._recorder.new_handle())
+            return election.campaign, lambda: election.campaign(timeout_s=0)
+        side: Any = {
+            "mutex": lambda: Mutex(session, "m"),
+            "read": lambda: lock.read,
+            "write": lambda: lock.write,
+            "semaphore": lambda: Semaphore(session, "s", SEMAPHORE_SIZE),
+        }[recipe]()
+        return side.acquire, side.try_acquire
+
+    def _use(self, grant: Grant, handle: str, turn: Turn, lock: ReadWriteLock) -> None:
+        until_s = now_s() + turn.hold_s
+        self._look(grant, handle)
+        if turn.recipe in ("mutex", "write", "leader"):
+            self._write(grant, turn.recipe)
+        if turn.recipe == "write" and turn.downgrades:
+            self._recorder.record("downgraded", handle=handle, from_s=now_s())
+            lock.write.downgrade()
+        while now_s() < until_s and self._look(grant, handle):
+            time.sleep(LOOK_PAUSE_S)
+        self._look(grant, handle)
+        if turn.forgets:
+            return
+        from_s = now_s()
+        was_held = grant.release()
+        self._recorder.record(
+            "released", handle=handle, from_s=from_s, to_s=now_s(), was_held=was_held
+        )
+        self._look(grant, handle)
+
+    def _look(self, grant: Grant, handle: str) -> bool:
+        from_s = now_s()
+        held = grant.held
+        self._recorder.record("looked", handle=handle, held=held, from_s=from_s, to_s=now_s())
+        return held
+
+    def _write(self, grant: Grant, recipe: str) -> None:
+        """Write under the token, and under the guard: what was accepted is in the history."""
+        with contextlib.suppress(StaleTokenError):
+            revision = self._fenced.write(recipe, b"", grant.token)
+            self._recorder.record(
+                "write", register=f"fenced {recipe}", token=grant.token, revision=revision
+            )
+        with contextlib.suppress(ConflictError):
+            update = Update(f"{GUARDED}/{recipe}", b"")
+            revision = self._backend.transact([grant.guard()], [update])
+            self._recorder.record(
+                "write", register=f"guarded {recipe}", token=grant.token, revision=revision
+            )
+
+
+def main(arguments: list[str]) -> None:
+    """Play the part that the arguments name."""
+    address, history, seed, processes, threads, length_s, lease_s, number = arguments
+    recorder = Recorder(Path(history), f"process {number} pid {os.getpid()}")
+    the_plan = plan(int(seed), int(processes), int(threads), float(length_s), float(lease_s))
+    actor = Actor(connect(address), recorder, float(lease_s))
+    workers = [
+        threading.Thread(target=actor.work, args=(turns,), daemon=True)
+        for turns in the_plan.turns[int(number)]
+    ]
+    for thread in (*workers, threading.Thread(target=actor.observe, daemon=True)):
+        thread.start()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    for command in sys.stdin:  # the end of it is the end of the run
+        if command == "end session\n":
+            actor.end_session()
+    actor.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,264 @@
+"""Holds a history against the safety rules of `pliska.locks`; a pure function of the events.
+
+A handle holds for certain from the moment its acquire had returned until the
+last moment at which it was seen to hold: what says it holds was not lost before.
+Everything here follows from such intervals, so a violation found is one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from chaos.history import Event
+
+BREAK_NOTICE_S = 1.0
+"""How long a holder whose lock was taken by force may not know it (S3)."""
+SLACK_S = 2.0
+"""What a busy machine may add to a bound that the rules give in real time."""
+
+EXCLUSIVE = frozenset({"mutex", "write", "leader"})
+
+
+@dataclass
+class Handle:
+    """One acquire and what came of it."""
+
+    id: str
+    who: str
+    recipe: str
+    name: str
+    session: str
+    asked_s: float
+    token: int | None = None
+    granted_s: float | None = None
+    refused: Event | None = None
+    downgraded_s: float | None = None
+    lost_s: float | None = None
+    released: Event | None = None
+    held_s: list[float] = field(default_factory=list)
+    """When it was seen to hold, each time the moment before looking."""
+    broken: Event | None = None
+
+    @property
+    def until_s(self) -> float:
+        """Until when it held for certain."""
+        assert self.granted_s is not None
+        seen_s = [self.granted_s, *self.held_s]
+        if self.released is not None and self.released["was_held"]:
+            seen_s.append(self.released["from_s"])
+        until_s = max(seen_s)
+        if self.broken is not None and until_s <= self.broken["to_s"] + BREAK_NOTICE_S:
+            until_s = min(until_s, self.broken["from_s"])
+        return until_s
+
+    def alone_until_s(self) -> float:
+        """Until when it held for certain and allowed nobody beside it."""
+        return self.until_s if self.downgraded_s is None else min(self.until_s, self.downgraded_s)
+
+
+def check(history: Iterable[Event]) -> list[str]:
+    """All violations of the rules, in words; none for a good history."""
+    events = sorted(history, key=lambda event: event["at_s"])
+    handles = list(_handles(events).values())
+    return [
+        *_tokens_grow(handles),
+        *_writes_are_in_order(events),
+        *_the_exclusive_are_alone(handles),
+        *_leases_stay_within_the_size(handles, events),
+        *_nothing_is_claimed_beyond_the_lease(handles, events),
+        *_what_was_lost_stays_lost(handles, events),
+        *_losses_are_announced(handles, events),
+        *_nobody_waits_for_a_free_lock(handles, events),
+        *_observers_see_epochs_in_order(events),
+    ]
+
+
+def _handles(events: list[Event]) -> dict[str, Handle]:
+    handles: dict[str, Handle] = {}
+    for event in events:
+        if event["kind"] == "asked":
+            names = ("who", "recipe", "name", "session")
+            handles[event["handle"]] = Handle(
+                event["handle"], *(event[name] for name in names), event["at_s"]
+            )
+        elif event["kind"] == "broken":
+            for each in handles.values():
+                if each.name == event["name"] and each.token in event["tokens"]:
+                    each.broken = event
+        elif event.get("handle") in handles:
+            _note(handles[event["handle"]], event)
+    return handles
+
+
+def _note(handle: Handle, event: Event) -> None:
+    match event["kind"]:
+        case "granted":
+            handle.token, handle.granted_s = event["token"], event["at_s"]
+        case "refused":
+            handle.refused = event
+        case "looked" if event["held"]:
+            handle.held_s.append(event["from_s"])
+        case "downgraded":
+            handle.downgraded_s = event["from_s"]
+        case "lost":
+            handle.lost_s = event["at_s"]
+        case "released":
+            handle.released = event
+
+
+def _granted(handles: Iterable[Handle]) -> dict[str, list[Handle]]:
+    by_name = defaultdict(list)
+    for handle in handles:
+        if handle.granted_s is not None:
+            by_name[handle.name].append(handle)
+    return by_name
+
+
+def _tokens_grow(handles: list[Handle]) -> Iterator[str]:
+    """S1: whoever asked after another was granted has a greater token; no token comes twice."""
+    for name, granted in _granted(handles).items():
+        tokens = [handle.token for handle in granted]
+        if len(set(tokens)) != len(tokens):
+            yield f"S1: {name} gave a token out twice: {sorted(map(int, tokens))}"  # type: ignore[arg-type]
+        for later in granted:
+            for earlier in granted:
+                if earlier.granted_s < later.asked_s and earlier.token >= later.token:  # type: ignore[operator]
+                    yield f"S1: {name}: {later.id} has token {later.token} after {earlier.token}"
+
+
+def _writes_are_in_order(events: list[Event]) -> Iterator[str]:
+    """S1: no accepted write has a smaller token than one before it in the store."""
+    by_register = defaultdict(list)
+    for event in events:
+        if event["kind"] == "write":
+            by_register[event["register"]].append((event["revision"], event["token"]))
+    for register, writes in by_register.items():
+        newest = 0
+        for revision, token in sorted(writes):
+            if token < newest:
+                yield f"S1: {register} took token {token} at {revision} after {newest}"
+            newest = max(newest, token)
+
+
+def _the_exclusive_are_alone(handles: list[Handle]) -> Iterator[str]:
+    """S2, and the read/write lock: a writer, a mutex or a leader has nobody beside it."""
+    for name, granted in _granted(handles).items():
+        for one in granted:
+            if one.recipe not in EXCLUSIVE:
+                continue
+            for other in granted:
+                is_beside = (
+                    one.granted_s < other.until_s and other.granted_s < one.alone_until_s()  # type: ignore[operator]
+                )
+                if other is not one and is_beside:
+                    yield (
+                        f"S2: {name}: {one.recipe} {one.id} held {one.granted_s}..{one.until_s} "
+                        f"beside {other.recipe} {other.id} {other.granted_s}..{other.until_s}"
+                    )
+
+
+def _leases_stay_within_the_size(handles: list[Handle], events: list[Event]) -> Iterator[str]:
+    """There are never more leases than the largest size since the oldest of them was asked for."""
+    sizes = [event for event in events if event["kind"] == "resized"]
+    for name, granted in _granted(handles).items():
+        for last in granted:
+            if last.recipe != "semaphore":
+                continue
+            out = [
+                each
+                for each in granted
+                if each is last or each.granted_s < last.granted_s < each.until_s  # type: ignore[operator]
+            ]
+            since_s = min(each.asked_s for each in out)
+            size = _size_max([e for e in sizes if e["name"] == name], since_s, last.granted_s)
+            if len(out) > size:
+                yield f"semaphore {name}: {len(out)} leases of {size} when {last.id} came in"
+
+
+def _size_max(sizes: list[Event], from_s: float, to_s: float | None) -> int:
+    """The largest size in force at some moment of an interval."""
+    assert to_s is not None
+    before = [event["size"] for event in sizes if event["to_s"] < from_s]
+    during = [
+        event["size"] for event in sizes if event["to_s"] >= from_s and event["from_s"] <= to_s
+    ]
+    return max([*before[-1:], *during])
+
+
+def _nothing_is_claimed_beyond_the_lease(
+    handles: list[Handle], events: list[Event]
+) -> Iterator[str]:
+    """S2, S3: who holds has sent a renewal, acknowledged since, no longer ago than its lease."""
+    sent_s, lease_s = defaultdict(list), {}
+    for event in events:
+        if event["kind"] == "session":
+            lease_s[event["session"]] = event["lease_s"]
+        if event["kind"] in ("session", "renewal"):
+            sent_s[event["session"]].append(event["sent_s"])
+    for handle in handles:
+        for held_s in handle.held_s:
+            last_s = max((s for s in sent_s[handle.session] if s <= held_s), default=0.0)
+            if held_s > last_s + lease_s[handle.session]:
+                yield f"S3: {handle.id} claimed at {held_s} on a renewal sent at {last_s}"
+
+
+def _what_was_lost_stays_lost(handles: list[Handle], events: list[Event]) -> Iterator[str]:
+    """S2: a handle that was seen not to hold is never seen to hold again."""
+    gone_s: dict[str, float] = {}
+    for event in events:
+        if event["kind"] == "looked" and not event["held"]:
+            gone_s.setdefault(event["handle"], event["to_s"])
+    for handle in handles:
+        again = [s for s in handle.held_s if s > gone_s.get(handle.id, s)]
+        if again:
+            yield f"S2: {handle.id} was gone at {gone_s[handle.id]} and held again at {again[0]}"
+
+
+def _losses_are_announced(handles: list[Handle], events: list[Event]) -> Iterator[str]:
+    """S3: whoever was robbed by force knows soon, unless it was stopped, killed or let go."""
+    for handle in handles:
+        broken = handle.broken
+        if broken is None or handle.released is not None:
+            continue
+        due_s = broken["to_s"] + BREAK_NOTICE_S + SLACK_S
+        is_excused = any(
+            event["kind"] in ("paused", "killed", "ended")
+            and event["victim"] == handle.who
+            and event["from_s"] < due_s
+            and event.get("to_s", due_s) > broken["from_s"] - SLACK_S
+            for event in events
+        )
+        if not is_excused and (handle.lost_s is None or handle.lost_s > due_s):
+            yield f"S3: {handle.id} was broken at {broken['to_s']} and told at {handle.lost_s}"
+
+
+def _nobody_waits_for_a_free_lock(handles: list[Handle], events: list[Event]) -> Iterator[str]:
+    """S4, S6: a wait does not run out of time while nobody has held the lock for long."""
+    bounds_s = [3 * e["lease_s"] + SLACK_S for e in events if e["kind"] == "session"]
+    bound_s = max(bounds_s, default=SLACK_S)
+    stops = [event for event in events if event["kind"] in ("paused", "frozen")]
+    for handle in handles:
+        if handle.refused is None or handle.refused["why"] != "AcquireTimeoutError":
+            continue
+        ended_s = handle.refused["at_s"]
+        since_s = ended_s - bound_s
+        was_taken = any(
+            other.name == handle.name
+            and other.granted_s is not None
+            and other.granted_s < ended_s
+            and max(other.until_s, other.lost_s or 0.0) > since_s
+            for other in handles
+        )
+        was_stopped = any(e["from_s"] < ended_s and e["to_s"] > since_s for e in stops)
+        if handle.asked_s < since_s and not was_taken and not was_stopped:
+            yield f"S4: {handle.id} waited in vain for {handle.name}, free since {since_s}"
+
+
+def _observers_see_epochs_in_order(events: list[Event]) -> Iterator[str]:
+    seen: dict[tuple[str, str], int] = {}
+    for event in events:
+        if event["kind"] == "observed":
+            key = (event["who"], event["name"])
+            if event["epoch"] <= seen.get(key, 0):
+                yield f"election {event['name']}: {key[0]} saw {event['epoch']} after {seen[key]}"
+            seen[key] = event["epoch"]
