@@ -19,7 +19,7 @@ from pliska.trainer.demo.options import DemoOptions
 from pliska.trainer.demo.processes import Child, Processes
 from pliska.trainer.demo.site import Site
 
-POLL_S = 0.15
+POLL_S = 0.25
 """Pause between two looks at the leader."""
 
 START_TIMEOUT_S = 90.0
