@@ -1,4 +1,4 @@
-"""Tokens and certificates on the way to Consul."""
+"""Tokens, certificates and limits on the way to Consul."""
 
 import datetime
 import http.client
@@ -18,6 +18,7 @@ from cryptography.x509.oid import NameOID
 from pliska.locks import (
     AccessDeniedError,
     Backend,
+    LockUsageError,
     Mutex,
     Session,
     StoreUnavailableError,
@@ -243,3 +244,17 @@ def test_no_lock_is_held_with_an_agent_that_is_not_vouched_for_or_without_a_cert
     with pytest.raises(StoreUnavailableError, match="certificate"):
         backend.get("a")
     backend.close()
+
+
+def test_a_lease_below_what_the_servers_allow_becomes_one_that_they_do(
+    consul_binary: Path, tmp_path: Path
+) -> None:
+    server = consul_service.start_one(tmp_path, consul_binary, session_ttl_min="10s")
+    backend = connect(server.fresh_address())
+    with Session.open(backend, lease_s=1.0) as session:
+        assert session.lease_s == 10
+    with pytest.raises(LockUsageError, match="TTL"):
+        backend.open_session(200_000)
+    backend.close()
+    assert server.process is not None
+    server.process.kill()
