@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -138,14 +138,20 @@ class SnapshotKeeper:
         self._saved_s: float | None = None
         self._is_changed = True
 
-    def confirmed(self, settings: Iterable[Setting], *, is_changed: bool) -> None:
+    @property
+    def due_in_s(self) -> float:
+        """How long until what is confirmed next will be saved."""
+        if self._saved_s is None:
+            return 0.0
+        pause_s = SAVE_S if self._is_changed else REFRESH_S
+        return max(0.0, self._saved_s + pause_s - self._clock.now_s())
+
+    def confirmed(self, settings: Collection[Setting], *, is_changed: bool) -> None:
         """The store has just confirmed these settings; save them if that is due."""
         self._is_changed = self._is_changed or is_changed
-        pause_s = SAVE_S if self._is_changed else REFRESH_S
-        now_s = self._clock.now_s()
-        if self._saved_s is not None and now_s - self._saved_s < pause_s:
+        if self.due_in_s > 0:
             return
-        self._saved_s, self._is_changed = now_s, False
+        self._saved_s, self._is_changed = self._clock.now_s(), False
         try:
             write_snapshot(self._path, settings, self._now(), self._store)
         except SnapshotError as error:

@@ -71,7 +71,9 @@ class ConfigView:
         self._follower: Follower[Listing] = Follower(
             "pliska-config-view",
             read=lambda: backend.list(VALUES, READ_TIMEOUT_S),
-            wait=lambda after, timeout_s: backend.wait_for_change(VALUES, after, timeout_s),
+            wait=lambda after, timeout_s: backend.wait_for_change(
+                VALUES, after, self._at_most(timeout_s)
+            ),
             take=self._take,
             miss=self._miss,
             clock=self._clock,
@@ -147,6 +149,10 @@ class ConfigView:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _at_most(self, timeout_s: float) -> float:
+        """Look again sooner when there is something to save."""
+        return timeout_s if self._keeper is None else min(timeout_s, self._keeper.due_in_s)
 
     def _take(self, listing: Listing) -> None:
         with self._changed:

@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -101,6 +102,10 @@ def test_when_the_store_is_away_the_snapshot_serves_with_its_age(
     snapshot = tmp_path / "config.json"
     run("set", "key", "newer")
     assert told(watch)["value"] == "newer"
+    until_s = time.monotonic() + PATIENCE_S
+    while "newer" not in snapshot.read_text():
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
     watch.send_signal(signal.SIGTERM)
     watch.communicate(timeout=PATIENCE_S)
     assert stat.S_IMODE(snapshot.stat().st_mode) == 0o600
