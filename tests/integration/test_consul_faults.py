@@ -286,7 +286,7 @@ def test_a_forked_child_is_refused_at_once_and_the_parent_keeps_its_lock(start: 
 def test_a_store_set_back_to_an_old_copy_wakes_whoever_waits(
     backend: Backend, own_consul: ConsulServer
 ) -> None:
-    """Its indices start again from an earlier one."""
+    """The index of what is there goes back with it."""
     backend.create("d/old", b"")
     connection = http.client.HTTPConnection(own_consul.host_port, timeout=10)
     connection.request("GET", "/v1/snapshot")
