@@ -9,7 +9,7 @@ the commit record is the committer's.
 """
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pliska.coordinator.commit import Commit
 from pliska.coordinator.endpoint import Endpoint
@@ -85,7 +85,7 @@ class JobDirectory:
         return parse_job(record.value.decode("utf-8", "replace"), record.key)
 
     def publish(self, job: Job) -> None:
-        """Write the job's definition, or check that the one that is there is the same.
+        """Write the job's definition, or check that the one that is there means the same.
 
         Raises:
             JobConflictError: A different job of this name was started before.
@@ -93,7 +93,8 @@ class JobDirectory:
         if self.definition() is None:
             with contextlib.suppress(ConflictError):
                 self.backend.create(self._definition_key, job.text.encode())
-        if self.definition() != parse_job(job.text, self._definition_key):
+        published = self.definition()
+        if published is None or _meaning(published) != _meaning(job):
             raise JobConflictError(
                 f"{job.source}: the store {self.backend.address} holds another job named "
                 f"{job.name!r}: give this one another name, or start it as it was"
@@ -131,3 +132,8 @@ class JobDirectory:
     @property
     def _definition_key(self) -> str:
         return f"{_JOBS}/{self.job}"
+
+
+def _meaning(job: Job) -> Job:
+    """Return the job without its words: comments and file names decide nothing."""
+    return replace(job, text="", source="")

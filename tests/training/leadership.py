@@ -5,9 +5,10 @@ The real parts over a store in memory: only sockets and other processes are miss
 
 import asyncio
 import contextlib
+import hashlib
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from pliska.coordinator.wire import (
     Reply,
     SealedPayload,
     Signer,
+    TooLargeError,
     TruncatedBodyError,
     gradient_frame,
     seal,
@@ -40,9 +42,10 @@ from pliska.coordinator.wire.http_server import HttpServer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.messages import PROTOCOL
 from pliska.coordinator.wire.tls import self_signed, server_context
-from pliska.discovery import Role, key_id, new_private_key, public_bytes
+from pliska.discovery import KeyConflictError, Role, key_id, public_bytes
 from pliska.locks import Election, Leadership, Session, connect
 
+PATIENCE_S = 20.0
 LIFE = b"1" * 16
 SECOND_LIFE = b"2" * 16
 
@@ -80,7 +83,8 @@ class ArrivingBody:
         self._offset += len(view)
 
     async def read(self, limit: int) -> bytes:
-        assert self.remaining <= limit
+        if self.remaining > limit:
+            raise TooLargeError("the body", size=self.remaining, limit=limit)
         data = bytearray(self.remaining)
         await self.read_into(memoryview(data))
         return bytes(data)
@@ -156,14 +160,16 @@ class Lead:
         self.directory.backend.close()
 
     def signer(self, worker: str) -> Signer:
-        """Return the signer of a worker, enrolling it the first time."""
+        """Return the signer of a worker, which has one key in all of a test's leaderships."""
         if worker not in self.keys:
-            self.keys[worker] = new_private_key()
+            seed = hashlib.sha256(worker.encode()).digest()
+            self.keys[worker] = Ed25519PrivateKey.from_private_bytes(seed)
             public = public_bytes(self.keys[worker])
-            self.directory.keyring.enroll(worker, Role.WORKER, public)
+            with contextlib.suppress(KeyConflictError):  # it may be revoked
+                self.directory.keyring.enroll(worker, Role.WORKER, public)
         return Signer(self.keys[worker], key_id(public_bytes(self.keys[worker])))
 
-    def hello(self, worker: str, **changes: Any) -> bytes:
+    def hello(self, worker: str, /, **changes: Any) -> bytes:
         """Sign a hello that is right but for the changes."""
         signer = self.signer(worker)
         right: dict[str, Any] = {
@@ -188,7 +194,7 @@ class Lead:
         d = self.leading.intake.manifest.dimension
         return seal(Float32Codec(), np.full(d, value, dtype=np.float32))
 
-    def frame(self, worker: str, value: float = 1.0, **changes: Any) -> bytes:
+    def frame(self, worker: str, value: float = 1.0, /, **changes: Any) -> bytes:
         """Sign a gradient for the round at hand that is right but for the changes."""
         sealed = self.payload(value)
         acceptable = self.leading.intake.driver.acceptable()
@@ -217,15 +223,23 @@ class Lead:
         header = GradientHeader(**{**right, **changes})
         return b"".join(gradient_frame(self.signer(worker).sign(header), sealed))
 
-    async def push(self, worker: str, value: float = 1.0, **changes: Any) -> Reply:
+    async def push(self, worker: str, value: float = 1.0, /, **changes: Any) -> Reply:
         """Send a gradient whose numbers all have this value."""
         return await self.receive(self.frame(worker, value, **changes))
 
     async def receive(self, frame: bytes) -> Reply:
         return await self.leading.intake.receive(ArrivingBody(frame))
 
+    async def status(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait until the status is as wanted, and return it."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                status = self.leading.status()
+                if holds(status):
+                    return status
+                await asyncio.sleep(0.005)
+
     async def committed(self, version: int) -> None:
         """Wait until this version is published."""
-        async with asyncio.timeout(20.0):
-            published = await self.leading.publisher.newer_than(version - 1, 20.0)
+        published = await self.leading.publisher.newer_than(version - 1, PATIENCE_S)
         assert published is not None

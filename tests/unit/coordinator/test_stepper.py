@@ -1,0 +1,181 @@
+"""The numerical work of a round, from rows to a commit, called by hand."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from training.leadership import LIFE, Lead
+from training.toy_job import toy_job
+
+from pliska.aggregation import AggregationError, GradientBuffer, rule_named
+from pliska.coordinator.checkpoint import CheckpointStore
+from pliska.coordinator.checkpoint_writer import CheckpointWriter
+from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
+from pliska.coordinator.committer import Committer
+from pliska.coordinator.model import TrainingModel
+from pliska.coordinator.round_state import Offered, Slot, SlotState
+from pliska.coordinator.stepper import CLOSED_ROUNDS_MAX, Stepper
+from pliska.coordinator.update_log import UpdateLog
+
+WORKERS = ("w1", "w2", "w3")
+
+
+@dataclass
+class Bench:
+    """A stepper with its buffer, and what it writes to."""
+
+    lead: Lead
+    stepper: Stepper
+    model: TrainingModel
+    checkpoints: CheckpointWriter
+    buffer: GradientBuffer
+
+    def aggregate(self, value: float = 1.0, refused: Mapping[str, str] | None = None) -> None:
+        refused = refused or {}
+        self.buffer.keep(())
+        for worker in WORKERS:
+            if worker not in refused:
+                row = self.buffer.claim(worker)
+                self.buffer.row(row).fill_(value)
+                self.buffer.mark_filled(row)
+        slots = {
+            worker: Slot(Offered(worker, LIFE, worker.encode() * 16), SlotState.FILLED)
+            for worker in WORKERS
+        }
+        self.stepper.aggregate(self.buffer, refused, slots)
+
+    def round(self, value: float = 1.0, refused: Mapping[str, str] | None = None) -> CommitRecord:
+        self.aggregate(value, refused)
+        self.stepper.commit()
+        self.stepper.advance()
+        assert self.stepper.last_commit is not None
+        return self.stepper.last_commit.record
+
+
+@pytest.fixture
+def bench(lead_toy: Callable[..., Lead]) -> Bench:
+    lead = lead_toy(rule='name = "trimmed-mean", f = 1')
+    job, model = lead.job, TrainingModel.build(lead.job)
+    checkpoints = CheckpointWriter(CheckpointStore(lead.storage, job.name), job.checkpoint.keep)
+    stepper = Stepper(
+        job=job,
+        epoch=9,
+        rule=rule_named(job.rule.name, **job.rule.parameters),
+        model=model,
+        head=None,
+        log=UpdateLog(lead.storage, job.name),
+        storage=lead.storage,
+        checkpoints=checkpoints,
+        committer=Committer(lead.directory, lead.campaign(), None),
+        signer=lead.identity.signer,
+        wall_time=lambda: 123.0,
+    )
+    return Bench(lead, stepper, model, checkpoints, GradientBuffer(4, model.dimension))
+
+
+def test_commit_record_says_what_made_the_version(bench: Bench) -> None:
+    base = bench.stepper.head.parameters_digest
+    record = bench.round()
+    assert (record.epoch, record.round, record.version) == (9, 1, 1)
+    assert (record.base_digest, record.previous) == (base, GENESIS)
+    assert record.parameters_digest == bench.model.parameters_digest()
+    assert record.state_digest == bench.model.state_digest()
+    assert record.rule == "trimmed-mean"
+    assert record.rule_parameters == (("f", "1"),)
+    assert record.learning_rate == 0.1
+    assert record.issued_at == 123.0
+    assert [each.worker for each in record.contributions] == list(WORKERS)
+    assert {each.incarnation for each in record.contributions} == {LIFE}
+    assert record.contributions[1].payload_root == b"w2" * 16
+    following = bench.round()
+    assert bench.stepper.last_commit is not None
+    assert following.base_digest == record.parameters_digest
+    assert following.previous != record.previous
+
+
+def test_refused_content_is_recorded_with_its_reason_and_counts_against_its_worker(
+    bench: Bench,
+) -> None:
+    record = bench.round(refused={"w2": "the gradient holds nan"})
+    verdicts = {each.worker: (each.verdict, each.reason) for each in record.contributions}
+    assert verdicts["w2"] == ("refused", "the gradient holds nan")
+    assert bench.stepper.standings["w2"].offences == 1
+    assert bench.stepper.standings["w1"].offences == 0
+    assert set(bench.stepper.closed[1]) == {"w1", "w3"}
+
+
+def test_head_moves_only_when_the_step_is_committed(bench: Bench) -> None:
+    before = bench.stepper.head
+    bench.aggregate()
+    assert bench.stepper.head is before
+    bench.stepper.commit()
+    assert bench.lead.directory.committed_version() == 1
+    assert bench.stepper.head is before
+    assert bench.stepper.closed == {}
+    bench.stepper.advance()
+    assert bench.stepper.head.version == 1
+
+
+def test_log_entry_is_written_before_the_commit(bench: Bench) -> None:
+    bench.aggregate()
+    bench.lead.session.close()  # deposed: the commit is refused
+    with pytest.raises(Exception, match="no longer held"):
+        bench.stepper.commit()
+    (entry,) = bench.lead.storage.names("jobs/toy/log/")
+    assert entry.startswith("jobs/toy/log/000000000001-")
+    assert bench.lead.directory.committed_version() == 0
+
+
+def test_rows_that_the_rule_refuses_leave_the_model_as_it_was(bench: Bench) -> None:
+    before = bench.model.state_digest()
+    with pytest.raises(AggregationError):
+        bench.aggregate(refused={"w1": "NaN", "w2": "NaN"})
+    assert bench.model.state_digest() == before
+
+
+def test_published_version_is_the_committed_one(bench: Bench) -> None:
+    bench.round()
+    published = bench.stepper.publish(is_final=False)
+    assert (published.version, published.is_final) == (1, False)
+    assert published.digest == bench.stepper.head.parameters_digest
+    assert published.parameters == bench.model.parameters().numpy().tobytes()
+
+
+def test_checkpoints_are_written_at_every_third_version_and_at_the_last(bench: Bench) -> None:
+    for version in range(1, 6):
+        bench.round()
+        bench.stepper.publish(is_final=version == 5)
+    bench.checkpoints.flush()
+    places = CheckpointStore(bench.lead.storage, "toy").places()
+    assert sorted(int(place.rpartition("/")[2].partition("-")[0]) for place in places) == [3, 5]
+
+
+def test_last_version_is_a_safetensors_file_of_the_modules_state_dict(bench: Bench) -> None:
+    bench.round()
+    assert bench.stepper.model_file is None
+    bench.stepper.publish(is_final=True)
+    assert bench.stepper.model_file == "jobs/toy/models/000000000001.safetensors"
+    written = load_file(Path(bench.lead.folder) / "storage" / bench.stepper.model_file)
+    expected = bench.model.named_parameters()
+    assert written.keys() == expected.keys()
+    assert all(torch.equal(written[name], expected[name]) for name in expected)
+
+
+def test_contributors_of_old_rounds_are_forgotten(bench: Bench) -> None:
+    for _ in range(CLOSED_ROUNDS_MAX + 1):
+        bench.round(0.0)
+    assert len(bench.stepper.closed) == CLOSED_ROUNDS_MAX
+    assert min(bench.stepper.closed) == 2
+
+
+def test_commit_in_the_store_is_signed_by_the_coordinator(bench: Bench) -> None:
+    record = bench.round()
+    stored = bench.lead.directory.commit()
+    assert stored is not None
+    key = bench.lead.directory.keyring.find(bench.lead.identity.key_id)
+    assert key is not None
+    verified = Commit.verified(stored.value, toy_job().name, {key.key_id: key.public_key}.get)
+    assert verified.record == record

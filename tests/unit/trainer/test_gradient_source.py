@@ -1,0 +1,53 @@
+"""Where a worker's gradients come from."""
+
+import pytest
+import torch
+from training.toy_job import toy_job
+
+from pliska.trainer.adversary import Adversary
+from pliska.trainer.attack import AttackName
+from pliska.trainer.computation import Computation
+from pliska.trainer.gradient_source import ByzantineSource, HonestSource
+
+
+@pytest.fixture
+def computation() -> Computation:
+    return Computation(toy_job())
+
+
+def liar(computation: Computation, attack: AttackName, *accomplices: str) -> ByzantineSource:
+    return ByzantineSource(computation, "w1", Adversary(attack), frozenset({"w1", *accomplices}))
+
+
+def test_honest_source_sends_its_own_batchs_gradient(computation: Computation) -> None:
+    source = HonestSource(computation, "w1")
+    assert not source.needs_members
+    assert torch.equal(source.gradient(2, ()), computation.gradient(2, "w1"))
+
+
+def test_sign_flip_needs_nobody_else(computation: Computation) -> None:
+    source = liar(computation, AttackName.SIGN_FLIP)
+    assert not source.needs_members
+    assert torch.equal(source.gradient(2, ()), -10 * computation.gradient(2, "w1"))
+
+
+def test_omniscient_attack_knows_the_honest_workers_batches_and_not_its_accomplices(
+    computation: Computation,
+) -> None:
+    source = liar(computation, AttackName.IPM, "w2")
+    assert source.needs_members
+    honest = torch.stack([computation.gradient(2, worker) for worker in ("w3", "w4")])
+    sent = source.gradient(2, ("w1", "w2", "w3", "w4"))
+    assert torch.nn.functional.cosine_similarity(sent, honest.mean(0), dim=0) < -0.999
+
+
+def test_omniscient_attack_without_victims_still_sends_something_finite(
+    computation: Computation,
+) -> None:
+    sent = liar(computation, AttackName.IPM).gradient(2, ("w1",))
+    assert bool(sent.isfinite().all())
+
+
+def test_label_flip_is_the_gradient_of_wrong_targets(computation: Computation) -> None:
+    sent = liar(computation, AttackName.LABEL_FLIP).gradient(2, ())
+    assert torch.equal(sent, computation.gradient(2, "w1", lambda targets: 2 - targets))

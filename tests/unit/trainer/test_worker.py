@@ -1,0 +1,202 @@
+"""A worker against real leaderships over TLS."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import ClassVar
+
+import pytest
+import torch
+from training.leadership import PATIENCE_S, Lead
+
+from pliska.coordinator.client import CoordinatorClient, JobDirectory, Leader, Membership
+from pliska.coordinator.endpoint import Endpoint
+from pliska.coordinator.errors import ProtocolError
+from pliska.coordinator.round_state import Phase
+from pliska.coordinator.wire import Reply, ReplyCode
+from pliska.coordinator.wire.tls import self_signed
+from pliska.locks import Election, Leadership, Session, StoreUnavailableError
+from pliska.trainer.computation import Computation
+from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
+from pliska.trainer.gradient_source import HonestSource
+from pliska.trainer.worker import LEADER_CHECK_S, POLL_S, Worker, WorkerOptions
+
+LeadToy = Callable[..., Lead]
+
+
+def worker_of(
+    lead: Lead, name: str, directory: JobDirectory | None = None, timeout_s: float = PATIENCE_S
+) -> Worker:
+    computation = Computation(lead.job)
+    return Worker(
+        name=name,
+        directory=directory or lead.directory,
+        computation=computation,
+        source=HonestSource(computation, name),
+        signer=lead.signer(name),
+        options=WorkerOptions(timeout_s),
+    )
+
+
+async def test_workers_train_a_job_to_its_end(lead_toy: LeadToy) -> None:
+    lead = lead_toy(count=4, workers=2, quorum=2)
+    async with lead.serving(), lead.running() as running, asyncio.timeout(PATIENCE_S):
+        workers = [worker_of(lead, name).run() for name in ("w1", "w2")]
+        assert await asyncio.gather(*workers) == [4, 4]
+        assert await running is Phase.FINISHED
+        assert not lead.leading.members.present()
+        replies = lead.leading.tally.totals()
+    assert replies["ACCEPTED"] == 8
+    assert set(replies) <= {"ACCEPTED", "BUSY"}
+
+
+async def test_worker_gives_up_when_nobody_leads_for_too_long(lead_toy: LeadToy) -> None:
+    lead = lead_toy()
+    with pytest.raises(NoCoordinatorError, match=r"nobody has led job 'toy' for 0\.2 s"):
+        await worker_of(lead, "w1", timeout_s=0.2).run()
+
+
+async def test_worker_whose_key_is_revoked_is_told_so(lead_toy: LeadToy) -> None:
+    lead = lead_toy()
+    worker = worker_of(lead, "w1")
+    lead.directory.keyring.revoke("w1", "stolen")
+    async with lead.serving(), lead.running(), asyncio.timeout(PATIENCE_S):
+        with pytest.raises(WorkerRefusedError, match="KEY_REVOKED"):
+            await worker.run()
+
+
+class Hiccup(JobDirectory):
+    """A directory whose store does not answer the first time."""
+
+    troubles: ClassVar[list[StoreUnavailableError]] = []
+
+    def leader(self) -> Leader | None:
+        if self.troubles:
+            raise self.troubles.pop()
+        return super().leader()
+
+
+async def test_store_that_does_not_answer_for_a_moment_is_asked_again(lead_toy: LeadToy) -> None:
+    lead = lead_toy(count=1, workers=1, quorum=1, rule='name = "mean"')
+    async with lead.serving(), lead.running(), asyncio.timeout(PATIENCE_S):
+        Hiccup.troubles.append(StoreUnavailableError("no answer"))
+        directory = Hiccup(lead.directory.backend, "toy")
+        assert await worker_of(lead, "w1", directory).run() == 1
+
+
+async def test_worker_that_comes_when_all_is_over_learns_it_from_the_store(
+    lead_toy: LeadToy,
+) -> None:
+    lead = lead_toy(count=1, workers=1, quorum=1, rule='name = "mean"')
+    async with lead.serving(), lead.running(), asyncio.timeout(PATIENCE_S):
+        assert await worker_of(lead, "w1").run() == 1
+    lead.grant.resign()
+    async with asyncio.timeout(PATIENCE_S):
+        assert await worker_of(lead, "late").run() == 1
+
+
+@contextlib.asynccontextmanager
+async def hanging_leader(lead: Lead) -> AsyncIterator[Leadership]:
+    """Lead in the election with an address that takes connections and never answers."""
+    open_connections: list[asyncio.StreamWriter] = []
+
+    async def swallow(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_connections.append(writer)
+
+    listener = await asyncio.start_server(swallow, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    certificate = self_signed(["127.0.0.1"], datetime.now(UTC)).certificate_pem
+    endpoint = Endpoint("hangs", "127.0.0.1", port, certificate, lead.identity.key_id)
+    session = Session.open(lead.directory.backend)
+    leadership = Election(session, lead.directory.election, "hangs", endpoint.to_bytes()).campaign()
+    try:
+        yield leadership
+    finally:
+        session.close()
+        listener.close()
+        for writer in open_connections:
+            writer.transport.abort()
+
+
+async def test_worker_leaves_a_leader_that_hangs_once_another_one_leads(lead_toy: LeadToy) -> None:
+    lead = lead_toy(count=1, workers=1, quorum=1, rule='name = "mean"')
+    loop = asyncio.get_running_loop()
+    async with hanging_leader(lead) as leadership, asyncio.timeout(PATIENCE_S):
+        working = asyncio.create_task(worker_of(lead, "w1").run())
+        await asyncio.sleep(0.1)
+        leadership.resign()
+        async with lead.serving(), lead.running():
+            led = loop.time()
+            assert await working == 1
+            assert loop.time() - led < POLL_S / 2
+    assert LEADER_CHECK_S < 1.0
+
+
+async def test_gradient_that_was_sent_to_a_leader_that_is_gone_counts_once(
+    lead_toy: LeadToy,
+) -> None:
+    first = lead_toy(count=2, workers=2, quorum=2)
+    async with first.serving(), first.running():
+        working = asyncio.create_task(worker_of(first, "w1").run())
+        await first.join("w2")
+        await first.status(lambda now: now["workers"][0]["slot"] == "filled")
+    first.grant.resign()
+    second = lead_toy("c2", count=2, workers=2, quorum=2)
+    second.signer("w2")
+    async with second.serving(), second.running(), asyncio.timeout(PATIENCE_S):
+        assert await asyncio.gather(working, worker_of(second, "w2").run()) == [2, 2]
+        assert second.leading.tally.of_worker("w1")["ACCEPTED"] == 2
+
+
+async def test_lost_goodbye_does_not_keep_a_worker_from_its_end(
+    lead_toy: LeadToy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(_client: CoordinatorClient, _membership: Membership) -> Reply:
+        raise ProtocolError("the answer was lost")
+
+    monkeypatch.setattr(CoordinatorClient, "leave", lost)
+    lead = lead_toy(count=1, workers=1, quorum=1, rule='name = "mean"')
+    async with lead.serving(), lead.running(), asyncio.timeout(PATIENCE_S):
+        assert await worker_of(lead, "w1").run() == 1
+
+
+async def test_damaged_download_is_not_computed_on(lead_toy: LeadToy) -> None:
+    lead = lead_toy(count=1, workers=1, quorum=1, rule='name = "mean"')
+    async with lead.serving(), lead.running(), asyncio.timeout(PATIENCE_S):
+        right = lead.leading.publisher.published
+        damaged = type(right)(0, right.digest, right.parameters[:-1] + b"?", is_final=False)
+        await lead.leading.publisher.publish(damaged)
+        worker = worker_of(lead, "w1")
+        before = torch.from_numpy(worker._computation.parameters.copy())
+        working = asyncio.create_task(worker.run())
+        await lead.status(lambda now: now["phase"] == "collecting")
+        await asyncio.sleep(0.3)
+        assert torch.equal(torch.from_numpy(worker._computation.parameters), before)
+        assert "ACCEPTED" not in lead.leading.tally.totals()
+        await lead.leading.publisher.publish(right)
+        assert await working == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "wait_s"),
+    [
+        (ReplyCode.ACCEPTED, POLL_S),
+        (ReplyCode.STALE_ROUND, POLL_S),
+        (ReplyCode.NONFINITE, POLL_S),
+        (ReplyCode.BUSY, 0.7),
+        (ReplyCode.WRONG_BASE, 0.0),
+    ],
+)
+async def test_how_long_a_worker_waits_after_each_reply(
+    lead_toy: LeadToy, code: ReplyCode, wait_s: float
+) -> None:
+    worker = worker_of(lead_toy(), "w1")
+    assert worker._wait_after(Reply(code=code, reason="so", retry_after_s=0.7)) == wait_s
+
+
+async def test_reply_that_will_not_change_ends_the_worker(lead_toy: LeadToy) -> None:
+    worker = worker_of(lead_toy(), "w1")
+    for code in (ReplyCode.OLD_INCARNATION, ReplyCode.KEY_REVOKED, ReplyCode.SCHEMA):
+        with pytest.raises(WorkerRefusedError, match=code):
+            worker._wait_after(Reply(code=code, reason="so"))
