@@ -8,6 +8,7 @@ handler: it is the one file that knows kazoo's insides. Called by
 import contextlib
 import logging
 import socket
+import ssl
 import threading
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ from kazoo.protocol.serialization import CloseInstance, Connect, Watch
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
-from pliska.locks.backends.zookeeper_options import Tls, ZookeeperOptions
+from pliska.locks.backends.zookeeper_options import ZookeeperOptions
 
 CONNECT_TIMEOUT_S_MIN = 0.5
 CONNECT_TIMEOUT_S_MAX = 3.0
@@ -209,19 +210,30 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """Gives one server no more time than is left for trying the others."""
+    """Opens connections: kazoo's own way leaks one for each failure of TLS."""
 
-    def create_connection(self, *arguments: Any, timeout: float, **named: Any) -> socket.socket:
-        """Open a connection in less than the time of a session."""
-        connection: socket.socket = super().create_connection(
-            *arguments, timeout=_connect_timeout_s(timeout), **named
-        )
-        return connection
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self._tls = tls
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, **_: object
+    ) -> socket.socket:
+        """Open one, in less than a session's time so that some is left for other servers."""
+        connection = socket.create_connection(address, _connect_timeout_s(timeout))
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is None:
+                return connection
+            return self._tls.wrap_socket(connection, server_hostname=hostname)
+        except BaseException:
+            connection.close()
+            raise
 
 
 def kazoo_client(options: ZookeeperOptions, session_timeout_s: float) -> KazooClient:
     """Make a client that is not started yet."""
-    handler = _Handler()
+    handler = _Handler(options.tls)
     retry = KazooRetry(
         max_tries=-1,
         delay=RECONNECT_PAUSE_S,
@@ -238,7 +250,6 @@ def kazoo_client(options: ZookeeperOptions, session_timeout_s: float) -> KazooCl
         sasl_options=_sasl_options(options),
         connection_retry=retry,
         logger=_kazoo_log,
-        **_tls_options(options.tls),
     )
 
 
@@ -253,17 +264,3 @@ def _sasl_options(options: ZookeeperOptions) -> dict[str, str] | None:
         return {"mechanism": options.sasl_mechanism}
     user, password = options.sasl.user_and_password
     return {"mechanism": options.sasl_mechanism, "username": user, "password": password}
-
-
-def _tls_options(tls: Tls | None) -> dict[str, object]:
-    if tls is None:
-        return {}
-    return {
-        "use_ssl": True,
-        "ca": tls.ca,
-        "certfile": tls.certificate,
-        "keyfile": tls.key,
-        "keyfile_password": None if tls.key_password is None else tls.key_password.secret,
-        "verify_certs": True,
-        "check_hostname": tls.is_host_verified,
-    }

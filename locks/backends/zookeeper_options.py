@@ -50,17 +50,6 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
-    """Files for TLS, as kazoo takes them. What is None is not used."""
-
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-    key_password: Credential | None = None
-    is_host_verified: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class ZookeeperOptions:
     """Where the servers are and how to speak to them.
 
@@ -71,7 +60,7 @@ class ZookeeperOptions:
         sasl: For the mechanism DIGEST-MD5.
         sasl_mechanism: None without SASL.
         are_records_private: Whether only our own credential may touch what we create.
-        tls: None without TLS.
+        tls: How to speak TLS; None without it.
     """
 
     hosts: str
@@ -80,7 +69,7 @@ class ZookeeperOptions:
     sasl: Credential | None = None
     sasl_mechanism: str | None = None
     are_records_private: bool = False
-    tls: Tls | None = None
+    tls: ssl.SSLContext | None = None
 
     @classmethod
     def parse(
@@ -211,38 +200,32 @@ def _check_mechanism(mechanism: str | None, sasl: Credential | None) -> None:
         raise LockUsageError("SASL needs the package pure-sasl: pip install pure-sasl")
 
 
-def _tls(query: Mapping[str, str], environment: Mapping[str, str]) -> Tls | None:
+def _tls(query: Mapping[str, str], environment: Mapping[str, str]) -> ssl.SSLContext | None:
     if not _truth(query, "tls", default=bool({"ca", "cert", "key"} & query.keys())):
         return None
     if ("cert" in query) != ("key" in query):
         raise LockUsageError("cert=FILE and key=FILE belong together")
-    password = environment.get(KEY_PASSWORD_VARIABLE)
-    source = f"the environment variable {KEY_PASSWORD_VARIABLE}"
-    tls = Tls(
-        ca=query.get("ca"),
-        certificate=query.get("cert"),
-        key=query.get("key"),
-        key_password=Credential(source, password) if password else None,
-        is_host_verified=_truth(query, "verify_host", default=True),
-    )
-    _check_files(tls)
-    return tls
-
-
-def _check_files(tls: Tls) -> None:
-    """Refuse files that would make every attempt to connect fail."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    file = tls.ca
     try:
-        if tls.ca is not None:
-            context.load_verify_locations(tls.ca)
-        if tls.certificate is not None and tls.key is not None:
-            file = f"{tls.certificate} with {tls.key}"
-            password = "" if tls.key_password is None else tls.key_password.secret
-            context.load_cert_chain(tls.certificate, tls.key, lambda: password)
+        context = ssl.create_default_context(cafile=query.get("ca"))
     except OSError as error:
-        hint = "" if tls.key_password is None else f" and {tls.key_password.source}"
-        raise LockUsageError(f"TLS cannot use {file}{hint}: {error}") from error
+        raise LockUsageError(f"TLS cannot use {query.get('ca')}: {error}") from error
+    context.check_hostname = _truth(query, "verify_host", default=True)
+    if "cert" in query:
+        _load_certificate(context, query["cert"], query["key"], environment)
+    return context
+
+
+def _load_certificate(
+    context: ssl.SSLContext, certificate: str, key: str, environment: Mapping[str, str]
+) -> None:
+    password = environment.get(KEY_PASSWORD_VARIABLE, "")
+    try:
+        context.load_cert_chain(certificate, key, lambda: password)
+    except OSError as error:
+        raise LockUsageError(
+            f"TLS cannot use {certificate} with {key} (a locked key is opened by the environment "
+            f"variable {KEY_PASSWORD_VARIABLE}): {error}"
+        ) from error
 
 
 def _truth(query: Mapping[str, str], name: str, *, default: bool) -> bool:

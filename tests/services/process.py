@@ -62,13 +62,11 @@ class ServiceProcess:
             )
 
     def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until it answers; raise with the end of its log when it does not."""
+        """Wait until it answers; when it does not, kill it and raise with the end of its log."""
         deadline_s = time.monotonic() + timeout_s
         while not self._is_ready():
-            ended = self._process.poll()
-            if ended is not None:
-                raise ServiceFailedError(f"{self.name} ended with code {ended}:\n{self.tail()}")
-            if time.monotonic() > deadline_s:
+            if self._process.poll() is not None or time.monotonic() > deadline_s:
+                self.kill()
                 raise ServiceFailedError(f"{self.name} does not answer:\n{self.tail()}")
             time.sleep(0.05)
 

@@ -22,6 +22,8 @@ SESSION_MS_MIN = 200
 SESSION_MS_MAX = 60_000
 HEAP_MB = 96
 DEBIAN_JARS = Path("/usr/share/java")
+DEBIAN_JAR_NAMES = ("zookeeper", "slf4j-simple", "netty-codec", "netty-resolver")
+"""The last two are for TLS; the package's own list of jars forgets them."""
 HOW_TO_GET = (
     "no ZooKeeper here: `apt-get install zookeeper default-jre-headless` as root, or name an "
     "unpacked release by PLISKA_TEST_ZOOKEEPER_HOME, or a running server by "
@@ -111,7 +113,7 @@ def _find_jars() -> list[Path]:
         jars = [jar for folder in folders for jar in sorted(folder.glob("*.jar"))]
         if any(jar.name.startswith("zookeeper") for jar in jars):
             return jars
-    jars = [DEBIAN_JARS / "zookeeper.jar", DEBIAN_JARS / "slf4j-simple.jar"]
+    jars = [DEBIAN_JARS / f"{name}.jar" for name in DEBIAN_JAR_NAMES]
     return jars if all(jar.exists() for jar in jars) else []
 
 

@@ -1,3 +1,4 @@
+import ssl
 from pathlib import Path
 
 import pytest
@@ -5,10 +6,8 @@ import pytest
 from pliska.locks import LockUsageError
 from pliska.locks.backends.zookeeper_options import (
     DIGEST_VARIABLE,
-    KEY_PASSWORD_VARIABLE,
     SASL_VARIABLE,
     SECRET_BYTES_MAX,
-    Credential,
     ZookeeperOptions,
 )
 
@@ -100,9 +99,11 @@ def test_sasl_without_its_package_says_what_to_install(monkeypatch: pytest.Monke
 
 def test_naming_certificates_turns_tls_on() -> None:
     assert parse("zookeeper://a/x").tls is None
-    options = parse("zookeeper://a/x?tls=true&verify_host=false", **{KEY_PASSWORD_VARIABLE: "pw"})
-    assert options.tls is not None
-    assert not options.tls.is_host_verified
-    password = Credential(f"the environment variable {KEY_PASSWORD_VARIABLE}", "pw")
-    assert options.tls.key_password == password
-    assert "pw'" not in repr(options)
+    context = parse("zookeeper://a/x?tls=true").tls
+    assert context is not None
+    assert context.check_hostname
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    lenient = parse("zookeeper://a/x?tls=true&verify_host=false").tls
+    assert lenient is not None
+    assert not lenient.check_hostname
+    assert lenient.verify_mode == ssl.CERT_REQUIRED
