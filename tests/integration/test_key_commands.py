@@ -128,10 +128,24 @@ def test_a_users_mistake_is_one_line_with_its_exit_code(pliska: Pliska, tmp_path
     assert_one_line_error(pliska("key", "list", *store), 2, "nowhere:x", "embedded:PATH")
 
 
+def test_a_key_is_rotated_with_both_private_keys(pliska: Pliska) -> None:
+    old = field(pliska("key", "new", "w1.pem").stdout, "key id")
+    new = field(pliska("key", "new", "next.pem").stdout, "key id")
+    pliska("key", "enroll", "w1", "w1.pem")
+    wrong = pliska("key", "rotate", "w1", "--old", "next.pem", "--new", "next.pem")
+    assert_one_line_error(wrong, 5, "not signed by the old key")
+    done = pliska("key", "rotate", "w1", "--old", "w1.pem", "--new", "next.pem")
+    assert done.stdout == f"rotated worker w1 from {old} to {new}\n"
+    states = {each["key_id"]: (each["state"], each["reason"]) for each in keys_in(pliska)}
+    assert states == {old: ("revoked", f"rotated to {new}"), new: ("active", None)}
+
+
 def test_usage_is_explained(pliska: Pliska) -> None:
     help_text = pliska("key", "--help").stdout
-    assert [word for word in ("new", "enroll", "list", "revoke") if word not in help_text] == []
-    for command in ("new", "enroll", "list", "revoke"):
+    assert [
+        word for word in ("new", "enroll", "list", "rotate", "revoke") if word not in help_text
+    ] == []
+    for command in ("new", "enroll", "list", "rotate", "revoke"):
         done = pliska("key", command, "--help")
         assert done.returncode == 0
         assert "Usage: pliska key" in done.stdout
