@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import FrameType
+
+from pliska.locks import tether
 
 SIGNAL_EXIT_CODE = 128
 """What shells add to the number of the signal that ended a command."""
@@ -36,10 +37,9 @@ class Child:
         In the foreground of a terminal the group takes our place there, so that
         it can read from it and gets Ctrl-C by itself.
         """
-        tether = Path(__file__).with_name("tether.py")
         # The command is the user's own; that is what this is for.
         self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-I", "-S", str(tether), str(os.getpid()), *command],
+            [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), *command],
             env={**os.environ, **environment},
             process_group=0,
         )

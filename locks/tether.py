@@ -1,10 +1,11 @@
 """Becomes a command that dies with the process that started it, even when that is killed.
 
-Started by `child` as a script, on an interpreter without site packages, so
-that it costs milliseconds: `tether.py PARENT-PID COMMAND ARGUMENT ...`. It asks
-the kernel for SIGKILL at the parent's death, since a command must not outlive
-the lock that protects it. The request is Linux's; elsewhere only the parent's
-own clean-up ends the command.
+Started as a script, on an interpreter without site packages, so that it costs
+milliseconds: `tether.py PARENT-PID COMMAND ARGUMENT ...`. It asks the kernel
+for SIGKILL at the parent's death, since a command must not outlive the lock
+that protects it. The request is Linux's; elsewhere only the parent's own
+clean-up ends the command. Called by `child`, and by the demonstration for its
+processes.
 
 The kernel counts the death of the *thread* that started it: start it from the
 main thread.

@@ -5,7 +5,7 @@ its output in a log file. Knows nothing of what they do. Called by `run`.
 
 Nothing stays behind: leaving the `async with` block stops them all, whatever
 ended it; should this process be killed with SIGKILL, the kernel kills them
-(see `tether`).
+(see `pliska.locks.tether`).
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pliska.locks import tether
 from pliska.trainer.demo.errors import ProcessError
 
 STOP_GRACE_S = 3.0
@@ -132,9 +133,8 @@ class Processes:
     ) -> Child:
         if name in self._children:
             raise ProcessError(f"there is already a process named {name}")
-        tether = Path(__file__).with_name("tether.py")
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", str(tether), str(os.getpid())),
+            *(sys.executable, "-I", "-S", tether.__file__, str(os.getpid())),
             *(str(self._command), *arguments),
             stdin=DEVNULL,
             stdout=stdout,
