@@ -24,6 +24,12 @@ demo: $(VENV)/demo.stamp
 test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest $(ARGS)
 
+# Locks among faults, drawn from seeds: SEEDS=1-1000 for long, SEEDS=17 to play one plan again,
+# ARGS="-k embedded" for one store.
+SEEDS ?= 1-200
+chaos: $(VENV)/test.stamp
+	PLISKA_CHAOS_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/chaos/test_chaos.py $(ARGS)
+
 check: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

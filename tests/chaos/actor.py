@@ -17,6 +17,7 @@ from chaos.schedule import NAMES, Turn, plan
 
 from pliska.locks import (
     Backend,
+    BackendSession,
     ConflictError,
     Election,
     FencedStore,
@@ -43,6 +44,7 @@ class Actor:
     def __init__(self, backend: Backend, recorder: Recorder, lease_s: float) -> None:
         self._backend = backend
         self._recorder = recorder
+        _record_sessions(backend, recorder)
         self._lease_s = lease_s
         self._fenced = FencedStore(backend, "registers")
         self._lock = threading.Lock()
@@ -53,7 +55,7 @@ class Actor:
         """The session, a new one when the last was lost."""
         with self._lock:
             if self._session is None or not self._session.is_alive:
-                self._session = self._opened()
+                self._session = Session.open(self._backend, self._lease_s)
             return self._session
 
     def end_session(self) -> None:
@@ -61,8 +63,10 @@ class Actor:
         with self._lock:
             session = self._session
         if session is not None:
+            from_s = now_s()
             with contextlib.suppress(LockError):
                 session.backend_session.close(5)
+            self._recorder.record("destroyed", session=session.id, from_s=from_s, to_s=now_s())
 
     def work(self, turns: tuple[Turn, ...]) -> None:
         """Take one turn after the other until the run has ended."""
@@ -87,22 +91,9 @@ class Actor:
     def close(self) -> None:
         """End the session."""
         self.has_ended.set()
+        self._recorder.record("ended", victim=self._recorder.who, from_s=now_s())
         if self._session is not None:
             self._session.close()
-
-    def _opened(self) -> Session:
-        sent_s = now_s()
-        session = Session.open(self._backend, self._lease_s)
-        renew = session.backend_session.renew
-
-        def renew_and_record(timeout_s: float) -> None:
-            sent_s = now_s()
-            renew(timeout_s)
-            self._recorder.record("renewal", session=session.id, sent_s=sent_s)
-
-        session.backend_session.renew = renew_and_record  # type: ignore[method-assign]
-        self._recorder.record("session", session=session.id, sent_s=sent_s, lease_s=session.lease_s)
-        return session
 
     def _take(self, turn: Turn) -> None:
         session, handle = self.session(), self._recorder.new_handle()
@@ -177,6 +168,27 @@ class Actor:
             self._recorder.record(
                 "write", register=f"guarded {recipe}", token=grant.token, revision=revision
             )
+
+
+def _record_sessions(backend: Backend, recorder: Recorder) -> None:
+    """Write down each session that is opened and each renewal that is acknowledged."""
+    open_session = backend.open_session
+
+    def open_and_record(lease_s: float) -> BackendSession:
+        sent_s = now_s()
+        session = open_session(lease_s)
+        renew = session.renew
+
+        def renew_and_record(timeout_s: float) -> None:
+            sent_s = now_s()
+            renew(timeout_s)
+            recorder.record("renewal", session=session.id, sent_s=sent_s)
+
+        session.renew = renew_and_record  # type: ignore[method-assign]
+        recorder.record("session", session=session.id, sent_s=sent_s, lease_s=session.lease_s)
+        return session
+
+    backend.open_session = open_and_record  # type: ignore[method-assign, assignment]
 
 
 def main(arguments: list[str]) -> None:

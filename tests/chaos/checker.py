@@ -38,6 +38,7 @@ class Handle:
     held_s: list[float] = field(default_factory=list)
     """When it was seen to hold, each time the moment before looking."""
     broken: Event | None = None
+    """How an administrator took it away, or ended its session."""
 
     @property
     def until_s(self) -> float:
@@ -85,6 +86,10 @@ def _handles(events: list[Event]) -> dict[str, Handle]:
             for each in handles.values():
                 if each.name == event["name"] and each.token in event["tokens"]:
                     each.broken = event
+        elif event["kind"] == "destroyed":
+            for each in handles.values():
+                if each.session == event["session"] and each.token and not each.released:
+                    each.broken = each.broken or event
         elif event.get("handle") in handles:
             _note(handles[event["handle"]], event)
     return handles
@@ -236,7 +241,7 @@ def _nobody_waits_for_a_free_lock(handles: list[Handle], events: list[Event]) ->
     """S4, S6: a wait does not run out of time while nobody has held the lock for long."""
     bounds_s = [3 * e["lease_s"] + SLACK_S for e in events if e["kind"] == "session"]
     bound_s = max(bounds_s, default=SLACK_S)
-    stops = [event for event in events if event["kind"] in ("paused", "frozen")]
+    stops = [event for event in events if event["kind"] == "paused"]
     for handle in handles:
         if handle.refused is None or handle.refused["why"] != "AcquireTimeoutError":
             continue

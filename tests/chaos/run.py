@@ -81,7 +81,6 @@ class Process:
             assert self._process.stdin is not None
             self._process.stdin.write("end session\n")
             self._process.stdin.flush()
-            self._record("ended", from_s)
 
     def stop(self) -> None:
         """Let it come to its end, which has to be soon: nothing may hang."""
@@ -133,7 +132,6 @@ class Threads:
     def suffer(self, fault: Fault) -> None:
         """End its session: a thread cannot be stopped or killed."""
         assert fault.kind in ("pause", "kill", "end")
-        self._recorder.record("ended", victim=self._recorder.who, from_s=now_s())
         self._actor.end_session()
 
     def stop(self) -> None:
@@ -149,7 +147,7 @@ def run_processes(
     address: str, history: Path, seed: int, lease_s: float, length_s: float
 ) -> list[Event]:
     """Play the plan of `seed` with processes, and return what they wrote down."""
-    processes, threads = 3, 2
+    processes, threads = 3, 3
     the_plan = plan(seed, processes, threads, length_s, lease_s)
     stage = Stage(address, history, the_plan)
     shape = [address, history, seed, processes, threads, length_s, lease_s]

@@ -93,9 +93,9 @@ def _turns(
             random_.choice(recipes),
             random_.random() < 0.2,
             random_.choice((0.0, 0.05, lease_s, 10.0)),
-            random_.choice((0.0, random_.uniform(0, 0.05), random_.uniform(0, lease_s / 2))),
+            random_.choice((0.0, 0.0, random_.uniform(0, 0.05), random_.uniform(0, lease_s / 2))),
             random_.random() < 0.3,
             random_.random() < 0.05,
         )
-        for _ in range(int(20 * length_s))
+        for _ in range(int(200 * length_s))
     )

@@ -17,8 +17,8 @@ from chaos.run import run_processes, run_threads
 from services.consul import ConsulServer
 from services.zookeeper import ZookeeperServer
 
-SMOKE_SEEDS = {"memory": (1, 2, 3), "embedded": (1, 2), "zookeeper": (1,), "consul": (1,)}
-LENGTH_S = 2.0
+SMOKE_SEEDS = {"memory": (4, 5), "embedded": (1, 5), "zookeeper": (5,), "consul": (5,)}
+LENGTH_S = 1.5
 
 Run = Callable[[str, Path, int, float, float], list[Event]]
 

@@ -111,6 +111,11 @@ BAD: dict[str, list[Event]] = {
         *handle("a", 1, 1, 2, 12),
     ],
     "S3: a was broken at 4 and told at None": [session(), *handle("a", 1, 1, 2, 3), broken(1, 4)],
+    "S3: a was broken at 3.5 and told at None": [
+        session(),
+        *handle("a", 1, 1, 2, 3),
+        event("destroyed", 3.5, session="s", from_s=3.5, to_s=3.5),
+    ],
     "S3: a was broken at 4 and told at 9": [
         session(),
         *handle("a", 1, 1, 2, 3),
