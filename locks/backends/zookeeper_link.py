@@ -196,10 +196,12 @@ class ZookeeperLink:
             Whether the session is over: the server confirmed it, or had ended it before.
         """
         until_s = self._clock.now_s() + timeout_s
-        with contextlib.suppress(LockError):
-            self.wait_until_connected(until_s)
+        if self._purpose is Purpose.SESSION:  # what it holds is worth waiting for
+            with contextlib.suppress(LockError):
+                self.wait_until_connected(until_s)
         if self._take_down():
-            self._connection.end_session(until_s - self._clock.now_s())
+            is_connected = self.client.connected
+            self._connection.end_session(until_s - self._clock.now_s() if is_connected else 0.0)
         return self._has_ended or self._connection.is_close_acknowledged
 
     def leave(self) -> None:

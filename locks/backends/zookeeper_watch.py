@@ -112,7 +112,7 @@ class ZookeeperWatcher:
     def _remove_idle(self, link: ZookeeperLink, now_s: float) -> None:
         while True:
             path, watch = next(iter(self._watches.items()))
-            if watch.used_s + IDLE_S > now_s:
+            if watch.used_s + IDLE_S >= now_s:
                 return
             self._watches.move_to_end(path)
             watch.used_s = now_s
