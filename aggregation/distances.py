@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pliska.aggregation.engine import grams
+from pliska.aggregation.engine import gpu, grams
 from pliska.aggregation.engine.compiler import host_for
 from pliska.aggregation.engine.statistics import SQUARE_MIN, squared_length
 from pliska.aggregation.rows import Rows
@@ -60,12 +60,18 @@ def read_ahead(rows: Rows) -> None:
         rows: Not yet known to be finite. If they are not, or too few for a
             kernel, nothing is kept but the lengths.
     """
-    target = host_for(rows.tensors)
     is_large = rows.n * rows.measured >= COMPILED_ELEMENTS_MIN
-    if target is None or not is_large or rows.seen.gram is not None:
+    if not is_large or rows.seen.gram is not None:
+        return
+    columns = slice(0, rows.measured)
+    if gpu.has_kernels(rows.tensors):
+        gram = gpu.products(rows.tensors, columns, _middle_row(rows)).cpu()
+        rows.seen.gram = gram if is_exact(gram, rows.tensors) else None
+        return
+    target = host_for(rows.tensors)
+    if target is None:
         return
     centre = _middle_row(rows)
-    columns = slice(0, rows.measured)
     found = grams.products(target, rows.tensors, rows.n, columns, rows.tensors[centre])
     if rows.seen.lengths is None:
         rows.seen.lengths = _lengths(rows, found.lengths.tolist())

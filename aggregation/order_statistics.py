@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pliska.aggregation.engine import bands, blocked_networks, sorted_columns
+from pliska.aggregation.engine import bands, blocked_networks, gpu, sorted_columns
 from pliska.aggregation.engine.compiler import host_for
 from pliska.aggregation.engine.networks import Selection
 from pliska.aggregation.engine.results import RESULTS
@@ -105,7 +105,8 @@ def _sums(rows: Rows, selection: Selection, columns: slice, vector: Tensor) -> S
     """Write the result for these columns; return the sums over them."""
     tensors = rows.tensors
     if tensors[0].device.type != "cpu":
-        found = sorted_columns.select_mean(tensors, selection, columns, vector)
+        on_device = gpu if tensors[0].device.type == "cuda" else sorted_columns
+        found = on_device.select_mean(tensors, selection, columns, vector)
         return Sums(*found.cpu().numpy())
     if rows.dtype == torch.float64 or rows.n * rows.d < COMPILED_ELEMENTS_MIN:
         return blocked_networks.select_mean(tensors, selection, columns, vector, np.float64)

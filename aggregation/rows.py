@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pliska.aggregation.engine import sums
+from pliska.aggregation.engine import gpu, sums
 from pliska.aggregation.engine.compiler import host_for
 from pliska.aggregation.engine.results import RESULTS
 from pliska.aggregation.engine.statistics import squared_length
@@ -120,6 +120,10 @@ class Rows:
         if target is not None and len(chosen) * self.d >= COMPILED_ELEMENTS_MIN:
             total = RESULTS.vector(self.d)
             sums.weighted_sum(target, chosen, factors, total)
+            return total
+        if chosen and gpu.has_kernels(self.tensors):
+            total = self.tensors[0].new_empty(self.d, dtype=torch.float32)
+            gpu.weighted_sum(chosen, factors, total)
             return total
         total = self.tensors[0].new_empty(self.d, dtype=self.dtype)
         for columns in self.spans(self.d):
