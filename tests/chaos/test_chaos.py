@@ -14,6 +14,7 @@ from chaos.checker import check
 from chaos.history import Event
 from chaos.run import run_processes, run_threads
 
+from pliska.locks.turn import Enter
 from services.consul import ConsulServer
 from services.zookeeper import ZookeeperServer
 
@@ -35,6 +36,15 @@ def hold(run: Run, address: str, path: Path, seed: int, lease_s: float) -> None:
     violations = check(history)
     assert not violations, f"seed {seed} on {address}, history {path}: {violations}"
     assert kinds["granted"] >= 3, f"seed {seed} on {address}: hardly anything happened: {kinds}"
+
+
+def test_a_lock_that_excludes_nobody_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pliska.locks.mutex.exclusive", lambda _records, _position: Enter())
+    seed = 4  # mutexes and writers
+    history = run_threads(f"memory:{tmp_path}", tmp_path / "history", seed, 0.5, LENGTH_S)
+    assert any("S2: locks/m: mutex" in violation for violation in check(history))
 
 
 @pytest.mark.parametrize("seed", seeds("memory"))
