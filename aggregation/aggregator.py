@@ -311,7 +311,11 @@ class Rule(ABC):
         votes = None if masses is None else masses.among(workers)
         if votes is not None:
             require_honest_majority(self.title, votes, f)
-        reference = None if "reference" not in given else trusted_vector(given["reference"], rows)
+        reference = given.get("reference")
+        if reference is not None:
+            reference = trusted_vector("reference", reference, rows)
+        if isinstance(memory, Tensor):
+            memory = trusted_vector("memory", memory, rows)
         return Setting(f, workers, given.get("seed", 0), votes, reference, memory)
 
     def _all_landmarks(self, rows: Rows, setting: Setting) -> dict[str, Tensor]:

@@ -95,20 +95,25 @@ def submission(rows: Input, workers: Sequence[str] | None) -> Submission:
     )
 
 
-def trusted_vector(reference: Tensor | Array, rows: Rows) -> Tensor:
+def trusted_vector(name: str, given: Tensor | Array, rows: Rows) -> Tensor:
     """Read a vector that the caller vouches for as one more row, flat [d].
+
+    Args:
+        name: What the caller calls it.
+        given: As many values as a row has, in any shape.
+        rows: The rows.
 
     Raises:
         ShapeError: It has not as many values as a row, or one that is not finite.
     """
-    tensor = reference if isinstance(reference, Tensor) else _shared(reference)
+    tensor = given if isinstance(given, Tensor) else _shared(given)
     vector = tensor.detach().reshape(-1)
     if vector.numel() != rows.d or not vector.isfinite().all():
         raise ShapeError(
-            f"the reference must hold {rows.d} finite values like a row, "
+            f"{name} must hold {rows.d} finite values like a row, "
             f"not {tensor.dtype} {tuple(tensor.shape)}"
         )
-    return vector.to(rows.tensors[0])
+    return vector
 
 
 def _checked_ids(given: Sequence[object], workers: Sequence[str] | None) -> list[str]:

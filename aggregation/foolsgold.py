@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pliska.aggregation.aggregator import Rule
 from pliska.aggregation.errors import ParameterError
+from pliska.aggregation.faces import trusted_vector
 from pliska.aggregation.geometry import Geometry
 from pliska.aggregation.points import ORIGIN, Choice, Combination, Points
 from pliska.aggregation.rows import Rows
@@ -97,7 +98,7 @@ def _extended(memory: object, workers: tuple[str, ...], rows: Rows) -> list[Tens
         raise ParameterError("the memory of foolsgold is one vector per worker")
     known: Mapping[str, Tensor] = memory or {}
     return [
-        row.to(rows.dtype, copy=True).add_(known[worker])
+        row.to(rows.dtype, copy=True).add_(trusted_vector("memory", known[worker], rows))
         if worker in known
         else row.to(rows.dtype, copy=True)
         for worker, row in zip(workers, rows.tensors, strict=True)

@@ -1,7 +1,7 @@
 """What every rule in the catalogue promises, whatever its formula."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +52,15 @@ ordinary = st.floats(-1e3, 1e3, width=32)
 matrices = hnp.arrays(
     np.float32, st.tuples(st.integers(11, 13), st.integers(1, 9)), elements=ordinary
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Small tensors: threads cost more than they give, and much more beside other processes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def rows_of(n: int, d: int, seed: int = 0) -> Tensor:
