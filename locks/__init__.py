@@ -73,6 +73,7 @@ from pliska.locks.semaphore import (
     semaphore_state,
 )
 from pliska.locks.session import Session
+from pliska.locks.zookeeper_lock import LockStyle, ZookeeperLock
 
 __all__ = [
     "Absent",
@@ -106,6 +107,7 @@ __all__ = [
     "Listing",
     "LockError",
     "LockFreeError",
+    "LockStyle",
     "LockUsageError",
     "LossSignal",
     "ManualClock",
@@ -128,6 +130,7 @@ __all__ = [
     "Unmodified",
     "Update",
     "UpgradeRefusedError",
+    "ZookeeperLock",
     "break_lock",
     "candidates",
     "connect",

@@ -36,6 +36,7 @@ from pliska.locks.backends.keys import check_key, check_operations, directory_of
 from pliska.locks.backends.transactional import TransactionalBackend
 from pliska.locks.backends.zookeeper_connection import Purpose
 from pliska.locks.backends.zookeeper_link import ZookeeperLink
+from pliska.locks.backends.zookeeper_numbered import ZookeeperNumberedRecords
 from pliska.locks.backends.zookeeper_options import ZookeeperOptions
 from pliska.locks.backends.zookeeper_plan import Layout
 from pliska.locks.backends.zookeeper_reads import Node, read_children, read_nodes
@@ -86,6 +87,7 @@ class ZookeeperBackend(TransactionalBackend):
         self._watcher = ZookeeperWatcher()
         self._link = ZookeeperLink(self._options, RECORDS_SESSION_S, Purpose.RECORDS, self._watcher)
         self._writer = Writer(self._link, self._layout)
+        self.numbered_records = ZookeeperNumberedRecords(self._layout, self._writer, self._session)
         try:
             self._link.wait_until_connected(self._clock.now_s() + timeout_s)
         except BaseException:

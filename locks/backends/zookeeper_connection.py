@@ -7,9 +7,11 @@ handler: it is the one file that knows kazoo's insides. Called by
 
 import contextlib
 import logging
+import select
 import socket
 import ssl
 import threading
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any, Protocol
 
@@ -210,11 +212,29 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """Opens connections: kazoo's own way leaks one for each failure of TLS."""
+    """Opens connections and waits for them, without a leak for each failure of TLS."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self._tls = tls
+
+    def select(
+        self,
+        reading: Sequence[socket.socket],
+        writing: Sequence[socket.socket],
+        _failing: Sequence[socket.socket],
+        timeout: float | None = None,
+    ) -> tuple[list[socket.socket], list[socket.socket], list[socket.socket]]:
+        """Wait for sockets by one system call; kazoo's own way takes five, for each request."""
+        poll = select.poll()
+        for each in reading:
+            poll.register(each, select.POLLIN)
+        for each in writing:
+            poll.register(each, select.POLLOUT)
+        ready = {number for number, _ in poll.poll(None if timeout is None else timeout * 1000)}
+        readable = [each for each in reading if each.fileno() in ready]
+        writable = [each for each in writing if each.fileno() in ready]
+        return readable, writable, []
 
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, **_: object

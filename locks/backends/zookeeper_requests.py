@@ -27,6 +27,7 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.states import ZnodeStat
 
 EPHEMERAL_FLAG = 1
+SEQUENCE_FLAG = 2
 CONTAINER_FLAG = 4
 ANY_WATCH = 3
 PERSISTENT_RECURSIVE = 1

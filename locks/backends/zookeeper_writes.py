@@ -120,7 +120,7 @@ class Writer:
         if not isinstance(error, _REFUSALS):
             raise self._link.failure(error)
         if lacks_directory(step, error):
-            self._make_directory(directory_of(step.key), until_s)
+            self.make_directory(directory_of(step.key), until_s)
             return self._read(checks, changes, until_s) if checks else {}
         seen = self._read(checks, changes, until_s)
         check_refusal(step, error, seen)
@@ -131,7 +131,7 @@ class Writer:
         nodes = read_nodes(self._link, [self._layout.path(key) for key in keys], until_s)
         return dict(zip(keys, nodes, strict=True))
 
-    def _make_directory(self, key: str, until_s: float) -> None:
+    def make_directory(self, key: str, until_s: float) -> None:
         """Make the directory and those above it. The server removes them when they are empty."""
         path = self._layout.path(key)
         ends = [end for end, character in enumerate(f"{path}/") if character == "/" and end > 0]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 TETHER = ("setpriv", "--pdeathsig", "KILL")
 """Has the kernel kill what follows when the thread that started it is gone (util-linux)."""
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 90.0
 """Generous: a Java virtual machine on a busy machine with two cores."""
 STOP_TIMEOUT_S = 10.0
 TAIL_BYTES = 6_000
