@@ -1,0 +1,81 @@
+"""Karimireddy, He, Jaggi, "Learning from history for Byzantine robust optimization",
+ICML 2021: a test per claim.
+"""
+
+import pytest
+import torch
+from torch import Tensor
+
+from pliska.aggregation import CenteredClipping, CoordinateMedian, Krum, Rule
+
+
+def test_each_row_moves_the_centre_by_at_most_tau_over_n() -> None:
+    # Section 4, Equation (10): whatever f rows say, one step moves v by at most f tau / n
+    # more than the honest ones do.
+    generator = torch.Generator().manual_seed(1)
+    honest = torch.randn(8, 30, generator=generator).double()
+    last = honest.mean(dim=0)
+    rule = CenteredClipping(f=2, tau=3.0, iterations=1)
+    calm = rule(torch.vstack([last, last, honest]), memory=last).vector
+    for size in (1.0, 1e3, 1e30):
+        lies = size * torch.randn(2, 30, generator=generator).double()
+        moved = rule(torch.vstack([lies, honest]), memory=last).vector
+        assert float((moved - calm).norm()) <= 2 * 3.0 / 10 + 1e-9
+
+
+def test_one_step_from_the_right_start_is_enough() -> None:
+    # Theorem III, remark: from a start near the honest mean a single iteration gives an
+    # error of the order of the deviation.
+    generator = torch.Generator().manual_seed(2)
+    honest = torch.randn(20, 50, generator=generator)
+    rows = torch.vstack([torch.full((2, 50), 1e6), honest])
+    start = honest.mean(dim=0) + 0.1
+    found = CenteredClipping(f=2, tau=7.0, iterations=1)(rows, memory=start).vector
+    assert float((found - honest.mean(dim=0)).norm()) < 1.5
+
+
+def test_start_is_robust_where_there_is_no_history() -> None:
+    # ByzPy starts at the mean: 8 near (1, 1), 2 at 1e6 and tau = 1 give 2e5.
+    rows = torch.vstack([torch.ones(8, 2), torch.full((2, 2), 1e6)])
+    assert float((CenteredClipping(f=2, tau=1.0)(rows).vector - 1).norm()) < 1
+
+
+def drift(rule: Rule, uses_memory: bool, rounds: int = 200) -> float:
+    """Distance from the optimum when liars stay within the spread but never change."""
+    generator = torch.Generator().manual_seed(3)
+    w, momenta, memory = torch.ones(20), torch.zeros(16, 20), None
+    for _ in range(rounds):
+        momenta = 0.95 * momenta + 0.05 * (w + torch.randn(16, 20, generator=generator))
+        lies = (momenta.mean(dim=0) - 1.5 * momenta.std(dim=0)).expand(4, -1)
+        result = rule(torch.vstack([lies, momenta]), memory=memory if uses_memory else None)
+        memory = result.memory
+        w = w - 0.1 * result.vector
+    return float(w.norm())
+
+
+def test_history_withstands_lies_that_agree_over_time() -> None:
+    # Section 3: rules without history fail against time-coupled attacks; momentum and
+    # centered clipping bound them.
+    assert drift(CenteredClipping(f=4, iterations=1), uses_memory=True) < drift(
+        Krum(f=4), uses_memory=False
+    )
+
+
+def test_descent_with_momentum_and_clipping_converges() -> None:
+    assert drift(CenteredClipping(f=4), uses_memory=True) < 2.5
+
+
+def test_memory_is_passed_and_nothing_is_kept() -> None:
+    rule = CenteredClipping(f=1, tau=0.5)
+    rows = torch.randn(5, 8, generator=torch.Generator().manual_seed(4))
+    result = rule(rows)
+    assert isinstance(result.memory, Tensor)
+    assert rule == CenteredClipping(f=1, tau=0.5)
+    assert not torch.equal(rule(rows, memory=result.memory).vector, result.vector)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_rule_is_a_median_like_estimate_of_location(offset: float) -> None:
+    rows = offset + torch.randn(9, 30, generator=torch.Generator().manual_seed(5))
+    found = CenteredClipping(f=2)(rows).vector - CoordinateMedian(f=2)(rows).vector
+    assert float(found.norm()) < 3
