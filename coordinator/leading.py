@@ -185,9 +185,13 @@ class Leading:
         )
 
     async def _evaluate(self) -> None:
-        """Measure every so many versions, and the last one, until that."""
+        """Measure every so many versions, and the last one, until that.
+
+        The version that this leader began with is measured only if it is due:
+        a takeover has better things to do.
+        """
         every = self._means.job.evaluate.every
-        done = -1
+        done = self.publisher.published.version - 1
         while True:
             published = await self.publisher.newer_than(done, EVALUATION_PATIENCE_S)
             if published is None:

@@ -14,7 +14,7 @@ data = {{ factory = "training.toy_job:data", batch = 8 }}
 rule = {{ {rule} }}
 optimizer = {{ name = "sgd", lr = 0.1, momentum = 0.9 }}
 checkpoint = {{ every = 3 }}
-evaluate = {{ every = 1000 }}
+evaluate = {{ every = {evaluate_every} }}
 
 [rounds]
 count = {count}
@@ -43,6 +43,7 @@ def toy_job(
     rule: str = 'name = "mean", f = 1',
     soft_deadline_s: float = 60.0,
     deadline_s: float = 90.0,
+    evaluate_every: int = 1000,
 ) -> Job:
     """Return the job. Its rounds wait for everybody unless they are given deadlines."""
     text = TEXT.format(
@@ -52,5 +53,6 @@ def toy_job(
         rule=rule,
         soft_deadline_s=soft_deadline_s,
         deadline_s=deadline_s,
+        evaluate_every=evaluate_every,
     )
     return parse_job(text, "toy.toml")

@@ -144,6 +144,24 @@ async def test_version_that_cannot_be_measured_is_trained_all_the_same(
     assert lead.leading.status()["accuracy"] == []
 
 
+async def test_only_versions_that_are_due_are_measured(lead_toy: LeadToy) -> None:
+    first = lead_toy(evaluate_every=2)
+    first.begin()
+    await first.join(*WORKERS)
+    async with first.running():
+        await train(first, range(1, 4))
+        await first.status(lambda now: len(now["accuracy"]) == 2)
+    first.grant.resign()
+    second = lead_toy("c2", evaluate_every=2)
+    second.begin()
+    await second.join(*WORKERS)
+    async with second.running():
+        await train(second, range(4, 5))
+        now = await second.status(lambda now: now["accuracy"])
+    assert [each["version"] for each in first.leading.status()["accuracy"]] == [0, 2]
+    assert [each["version"] for each in now["accuracy"]] == [4]
+
+
 async def test_end_of_a_leadership_sends_waiting_workers_away(lead_toy: LeadToy) -> None:
     lead = lead_toy()
     lead.begin()

@@ -1,0 +1,128 @@
+"""Typed calls against a server whose answers the test writes."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+
+import pytest
+from training.leadership import Lead
+
+from pliska.coordinator import routes
+from pliska.coordinator.client import CoordinatorClient, Membership, Version, job_snapshot
+from pliska.coordinator.directory import JobDirectory
+from pliska.coordinator.endpoint import Endpoint
+from pliska.coordinator.errors import ProtocolError
+from pliska.coordinator.wire import Reply, ReplyCode, Request, Response
+from pliska.coordinator.wire.http_server import HttpServer
+from pliska.coordinator.wire.tls import self_signed, server_context
+from pliska.locks import Election, Session, connect
+
+MEMBERSHIP = Membership("secret", 1.0, 3)
+MODEL = {
+    routes.VERSION: "4",
+    routes.EPOCH: "3",
+    routes.FINAL: "no",
+    "etag": '"' + "ab" * 32 + '"',
+}
+
+
+@contextlib.asynccontextmanager
+async def answering(response: Response) -> AsyncIterator[CoordinatorClient]:
+    """Give a client of a server that answers every request in one way."""
+
+    async def handle(_request: Request) -> Response:
+        return response
+
+    certificate = self_signed(["127.0.0.1"], datetime.now(UTC))
+    server = HttpServer(handle, server_context(certificate))
+    await server.start()
+    endpoint = Endpoint("c1", "127.0.0.1", server.port, certificate.certificate_pem, "ed25519:key")
+    try:
+        async with CoordinatorClient(endpoint, "toy") as client:
+            yield client
+    finally:
+        await server.close()
+
+
+async def download(response: Response) -> Version | Reply | None:
+    async with answering(response) as client:
+        return await client.model(MEMBERSHIP, 3, 0.0, memoryview(bytearray(8)))
+
+
+async def test_downloaded_version_is_described_by_its_headers() -> None:
+    version = await download(Response(200, MODEL, b"12345678"))
+    assert version == Version(version=4, epoch=3, digest=b"\xab" * 32, is_final=False)
+
+
+async def test_no_newer_version_is_none_and_a_refusal_is_its_reply() -> None:
+    assert await download(Response(204)) is None
+    refusal = await download(Response.of_reply(Reply(code=ReplyCode.NOT_MEMBER, reason="who?")))
+    assert isinstance(refusal, Reply)
+    assert refusal.code is ReplyCode.NOT_MEMBER
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {routes.VERSION: "four"},
+        {routes.EPOCH: ""},
+        {"etag": '"xyz"'},
+    ],
+)
+async def test_headers_that_make_no_sense_are_a_protocol_error(wrong: dict[str, str]) -> None:
+    with pytest.raises(ProtocolError):
+        await download(Response(200, {**MODEL, **wrong}, b"12345678"))
+
+
+async def test_missing_header_and_short_model_are_a_protocol_error() -> None:
+    with pytest.raises(ProtocolError, match="lacks the header"):
+        await download(Response(200, {}, b"12345678"))
+    with pytest.raises(ProtocolError, match="4 bytes of parameters, expected 8"):
+        await download(Response(200, MODEL, b"1234"))
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>502</html>", b"{}", b"[1]", b"\xff"])
+async def test_answer_that_is_no_reply_is_a_protocol_error(
+    body: bytes, lead_toy: Callable[..., Lead]
+) -> None:
+    signer = lead_toy().signer("w1")
+    async with answering(Response(502, {}, body)) as client:
+        for call in (
+            client.heartbeat(MEMBERSHIP),
+            client.leave(MEMBERSHIP),
+            client.push([b"frame"]),
+            client.join("w1", bytes(16), signer, bytes(32)),
+        ):
+            with pytest.raises(ProtocolError):
+                await call
+
+
+async def test_list_of_members_and_status_are_checked() -> None:
+    async with answering(Response(200, {}, b'{"workers": ["w1", "w2"]}')) as client:
+        assert await client.members(MEMBERSHIP) == ("w1", "w2")
+        assert await client.status() == {"workers": ["w1", "w2"]}
+    async with answering(Response(200, {}, b'{"workers": 3}')) as client:
+        with pytest.raises(ProtocolError):
+            await client.members(MEMBERSHIP)
+    async with answering(Response(200, {}, b"[]")) as client:
+        with pytest.raises(ProtocolError):
+            await client.status()
+
+
+def test_token_does_not_show_in_the_representation() -> None:
+    assert "secret" not in repr(MEMBERSHIP)
+
+
+async def test_snapshot_of_a_job_whose_leader_does_not_answer_says_why() -> None:
+    backend = connect("memory:")
+    directory = JobDirectory(backend, "toy")
+    assert await job_snapshot(directory) == {
+        "job": "toy", "leader": None, "standbys": [], "version": 0,
+    }  # fmt: skip
+    certificate = self_signed(["127.0.0.1"], datetime.now(UTC)).certificate_pem
+    gone = Endpoint("c1", "127.0.0.1", 1, certificate, "ed25519:key")
+    with Session.open(backend) as session:
+        Election(session, directory.election, "c1", gone.to_bytes()).campaign()
+        snapshot = await job_snapshot(directory)
+    assert snapshot["leader"] == "c1"
+    assert "cannot connect to 127.0.0.1:1" in snapshot["problem"]
