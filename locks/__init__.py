@@ -1,13 +1,14 @@
 """Locks, leader election and the coordination stores they stand on.
 
-`connect` opens a store, `Session` keeps a lease in it, and `Mutex` and
-`Election` borrow the session:
+`connect` opens a store, `Session` keeps a lease in it, and `Mutex`,
+`ReadWriteLock`, `Semaphore`, `Barrier` and `Election` borrow the session:
 
     backend = connect("embedded:./.pliska")
     with Session.open(backend) as session, Mutex(session, "backup").hold() as grant:
         fenced_store.write("latest", value, grant.token)
 
-This package coordinates; what workers send each other is none of its business.
+`pliska.locks.aio` waits for the same in asyncio. This package coordinates; what
+workers send each other is none of its business.
 """
 
 from pliska.locks.address import Address, connect
