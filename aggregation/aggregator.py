@@ -179,7 +179,7 @@ class Rule(ABC):
     @overload
     def aggregate(
         self,
-        rows: Tensor | GradientBuffer | Sequence[Tensor] | Sequence[State],
+        rows: Tensor | GradientBuffer | Submission | Sequence[Tensor] | Sequence[State],
         worker_ids: Sequence[str] | None = None,
         rejected: Mapping[str, str] = NOBODY,
         gate: Gate = ...,
@@ -198,7 +198,7 @@ class Rule(ABC):
 
     def aggregate(
         self,
-        rows: Input,
+        rows: Input | Submission,
         worker_ids: Sequence[str] | None = None,
         rejected: Mapping[str, str] = NOBODY,
         gate: Gate = Gate(),  # noqa: B008 - frozen, so sharing one is safe
@@ -371,4 +371,5 @@ def _resolution(made: Combination, rows: Rows) -> float:
     most = rounding * sum(measured for measured, _ in rows.squared_lengths())
     if median(made.distances) >= most:
         return 0.0
-    return rounding * squared_norm(made.vector[: rows.measured])
+    length = torch.tensor(squared_norm(made.vector[: rows.measured]), dtype=torch.float64)
+    return rounding * rows.total(length).item()

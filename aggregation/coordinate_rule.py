@@ -60,7 +60,7 @@ def reduced(points: Points, made: BandMean) -> Combination:
         distances=made.distances,
         margins=[points.rows.n * weight - 1 for weight in weights],
         reasons=[
-            f"within the kept range in {kept / points.rows.d:.0%} of the coordinates"
+            f"within the kept range in {kept / points.rows.whole_d:.0%} of the coordinates"
             for kept in made.kept
         ],
     )

@@ -60,13 +60,13 @@ def read_ahead(rows: Rows) -> None:
         rows: Not yet known to be finite. If they are not, or too few for a
             kernel, nothing is kept but the lengths.
     """
-    is_large = rows.n * rows.measured >= COMPILED_ELEMENTS_MIN
+    is_large = rows.n * rows.whole_d >= COMPILED_ELEMENTS_MIN
     if not is_large or rows.seen.gram is not None:
         return
     columns = slice(0, rows.measured)
     if gpu.has_kernels(rows.tensors):
-        gram = gpu.products(rows.tensors, columns, _middle_row(rows)).cpu()
-        rows.seen.gram = gram if is_exact(gram, rows.tensors) else None
+        gram = rows.total(gpu.products(rows.tensors, columns, _middle_row(rows)).cpu())
+        rows.seen.gram = gram if is_exact(gram, rows) else None
         return
     target = host_for(rows.tensors)
     if target is None:
@@ -74,9 +74,9 @@ def read_ahead(rows: Rows) -> None:
     centre = _middle_row(rows)
     found = grams.products(target, rows.tensors, rows.n, columns, rows.tensors[centre])
     if rows.seen.lengths is None:
-        rows.seen.lengths = _lengths(rows, found.lengths.tolist())
-    gram = torch.from_numpy(found.gram)
-    if is_exact(gram, rows.tensors):
+        rows.seen.lengths = rows.pairs(_lengths(rows, found.lengths.tolist()))
+    gram = rows.total(torch.from_numpy(found.gram))
+    if is_exact(gram, rows):
         rows.seen.gram = gram
 
 
@@ -91,7 +91,7 @@ def distances_within(rows: Rows, gram: Tensor) -> Tensor:
     distances = sums - (gram + gram.T)
     for group in _connected(distances < CANCELLATION * sums):
         places = torch.tensor(group)
-        alone = Rows(tuple(rows.tensors[i] for i in group), rows.measured)
+        alone = rows.with_tensors(tuple(rows.tensors[i] for i in group))
         distances[places[:, None], places] = squared_distances(alone)
     return distances.clamp_(min=0).fill_diagonal_(0.0)
 
@@ -108,29 +108,32 @@ def distances_to_combination(distances: Tensor, weights: Sequence[float]) -> lis
     return to_combination
 
 
-def is_exact(gram: Tensor, rows: Sequence[Tensor]) -> bool:
-    """Return whether float32 could hold the squares of these rows less the centre.
+def is_exact(gram: Tensor, rows: Rows) -> bool:
+    """Return whether float32 could hold the squares of the rows less the centre.
 
     Rows without a square are right if they are the centre, that is, all equal.
     """
     if not gram.isfinite().all():
         return False
-    squares = gram.diagonal()
-    small = (squares < SQUARE_MIN * len(rows[0])).nonzero().flatten().tolist()
-    return all(torch.equal(rows[i], rows[small[0]]) for i in small[1:])
+    least = SQUARE_MIN * rows.whole_d
+    first, *others = (gram.diagonal() < least).nonzero().flatten().tolist() or [0]
+    alike = [torch.equal(rows.tensors[i], rows.tensors[first]) for i in others]
+    differing = rows.total(torch.tensor([float(alike.count(False))], dtype=torch.float64))
+    return not differing.item()
 
 
-def _lengths(rows: Rows, measured: Sequence[float]) -> list[tuple[float, float]]:
-    """Complete the squared lengths that came with the products."""
+def _lengths(rows: Rows, measured: Sequence[float]) -> Tensor:
+    """Complete the squared lengths that came with the products, to [n, 2]."""
     columns, rest = slice(0, rows.measured), slice(rows.measured, rows.d)
     least = SQUARE_MIN * rows.measured
-    return [
+    lengths = [
         (
             length if least <= length < np.inf else squared_length(row, columns),
             squared_length(row, rest),
         )
         for row, length in zip(rows.tensors, measured, strict=True)
     ]
+    return torch.tensor(lengths, dtype=torch.float64)
 
 
 def _exact_gram(rows: Rows, centre: int) -> Tensor:
@@ -139,7 +142,7 @@ def _exact_gram(rows: Rows, centre: int) -> Tensor:
         block = rows.block(columns).to(torch.float64)
         block -= block[centre].clone()
         gram += block @ block.T
-    return gram.cpu()
+    return rows.total(gram.cpu())
 
 
 def _middle_row(rows: Rows) -> int:
@@ -153,6 +156,7 @@ def _middle_row(rows: Rows) -> int:
     for start in range(0, rows.measured, step):
         columns = slice(start, min(start + SAMPLE_COLUMNS, rows.measured))
         lengths += rows.block(columns).to(torch.float64).square().sum(dim=1)
+    lengths = rows.total(lengths.cpu())
     found = torch.where(lengths.isfinite(), lengths, torch.inf).tolist()
     return sorted(range(rows.n), key=lambda i: (found[i], i))[rows.n // 2]
 

@@ -69,7 +69,7 @@ class DnC(Rule):
         generator = torch.Generator().manual_seed(setting.seed)
         dropped = [0] * n
         for _ in range(self.iterations):
-            lot = torch.randperm(points.rows.measured, generator=generator)[: self.columns]
+            lot = torch.randperm(points.rows.whole_measured, generator=generator)[: self.columns]
             outlying = outlyingness(points.columns(lot.sort().values))
             ranking = sorted(range(n), key=lambda i: (outlying[i], i))
             for row in ranking[n - drops :]:

@@ -59,8 +59,8 @@ def canonical(workers: Sequence[str]) -> list[int]:
     return sorted(range(len(workers)), key=lambda i: (len(workers[i]), workers[i]))
 
 
-def submission(rows: Input, workers: Sequence[str] | None) -> Submission:
-    """Read what the caller handed in.
+def submission(rows: Input | Submission, workers: Sequence[str] | None) -> Submission:
+    """Read what the caller handed in; what has been read already stays as it is.
 
     Args:
         rows: See the module's docstring.
@@ -71,6 +71,8 @@ def submission(rows: Input, workers: Sequence[str] | None) -> Submission:
         ShapeError: The rows cannot be read as vectors at all.
         WorkerNameError: The ids are not one per row, or repeat.
     """
+    if isinstance(rows, Submission):
+        return rows
     if isinstance(rows, GradientBuffer):
         return _of_buffer(rows, workers)
     given: list[Any] = list(rows)

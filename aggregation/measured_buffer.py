@@ -13,7 +13,7 @@ from torch import Tensor
 from pliska.aggregation.buffer import GradientBuffer
 from pliska.aggregation.distances import is_exact
 from pliska.aggregation.engine.running_gram import RunningGram
-from pliska.aggregation.rows import Seen
+from pliska.aggregation.rows import Rows, Seen
 
 
 class MeasuredBuffer(GradientBuffer):
@@ -62,6 +62,7 @@ class MeasuredBuffer(GradientBuffer):
         if found is None:
             return Seen()
         gram, lengths = torch.from_numpy(found[0]), found[1].tolist()
-        if not is_exact(gram, [self.row(places[worker]) for worker in workers]):
+        rows = Rows(tuple(self.row(places[worker]) for worker in workers), self.d)
+        if not is_exact(gram, rows):
             return Seen()
         return Seen([(length, 0.0) for length in lengths], gram)

@@ -76,7 +76,7 @@ def read_ahead(rows: Rows, band: range) -> None:
         band: As for `band_mean`, which hands the result out once.
     """
     selection = Selection(rows.n, band)
-    if rows.n * rows.d >= COMPILED_ELEMENTS_MIN:
+    if rows.n * rows.whole_d >= COMPILED_ELEMENTS_MIN:
         rows.seen.means[selection] = _made(rows, selection)
 
 
@@ -89,9 +89,19 @@ def _made(rows: Rows, selection: Selection) -> BandMean:
     vector = _result(rows)
     measured = _sums(rows, selection, slice(0, rows.measured), vector)
     carried = _sums(rows, selection, slice(rows.measured, rows.d), vector)
-    rows.seen.lengths = list(zip(measured.lengths.tolist(), carried.lengths.tolist(), strict=True))
-    kept = measured.kept + carried.kept
-    return BandMean(vector, kept.tolist(), measured.distances.tolist())
+    sums = torch.from_numpy(
+        np.stack(
+            [
+                measured.distances,
+                measured.kept + carried.kept,
+                measured.lengths,
+                carried.lengths,
+            ]
+        )
+    )
+    distances, kept, *lengths = rows.total(sums).tolist()
+    rows.seen.lengths = list(zip(*lengths, strict=True))
+    return BandMean(vector, kept, distances)
 
 
 def _result(rows: Rows) -> Tensor:

@@ -159,12 +159,13 @@ class Points:
             kept += torch.tensor(made.kept, dtype=torch.float64)
             gaps = block[: self.rows.n, :measured] - made.vector[:measured].to(torch.float64)
             distances += gaps.square().sum(dim=1).cpu()
+        kept, distances = self.rows.total(kept), self.rows.total(distances)
         of_rows = kept @ self.matrix[:, : self.rows.n]
         return BandMean(vector, of_rows.tolist(), distances.tolist())
 
     def columns(self, positions: Tensor) -> Tensor:
         """Return these columns of the points, float64 [n, len(positions)] on the CPU."""
-        block = torch.stack([row[positions] for row in self._all.tensors]).to(torch.float64).cpu()
+        block = self._all.columns(positions)
         return block[: self.n] if self.matrix is None else self.matrix @ block
 
     @property
@@ -172,7 +173,7 @@ class Points:
         """Rows and landmarks as rows."""
         if not self.landmarks:
             return self.rows
-        return Rows((*self.rows.tensors, *self.landmarks.values()), self.rows.measured)
+        return self.rows.with_tensors((*self.rows.tensors, *self.landmarks.values()))
 
     def _to_rows(self, weights: Tensor) -> Tensor:
         """Turn coefficients [k, n + landmarks] in the points into ones in rows and landmarks."""

@@ -5,8 +5,8 @@ cache, so the memory a rule needs beside its input is a few blocks and one row.
 Nothing here judges a row; `gate` has done that before.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -45,6 +45,25 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Shard:
+    """Which columns of longer rows these are, where every process holds some columns.
+
+    Whatever is summed over columns must be summed over all shards, by every
+    process and in the same order; then all come to the same decisions.
+
+    Attributes:
+        first: Number of the first column here.
+        d: Columns of the whole rows.
+        total: Returns the sum over all shards of a float64 tensor, the same
+            bytes everywhere. Every process must call it.
+    """
+
+    first: int
+    d: int
+    total: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """n vectors of length d in canonical order (by worker, see `faces.canonical`).
 
@@ -54,11 +73,13 @@ class Rows:
             others (float buffers such as running statistics) are aggregated
             along but must not decide who is trusted.
         seen: What is known of them already.
+        shard: Which part of the rows this is; None if they are whole.
     """
 
     tensors: tuple[Tensor, ...]
     measured: int
     seen: Seen = field(default_factory=Seen, compare=False, repr=False)
+    shard: Shard | None = None
 
     @property
     def n(self) -> int:
@@ -71,6 +92,20 @@ class Rows:
         return self.tensors[0].numel()
 
     @property
+    def whole_d(self) -> int:
+        """Length of a whole row, of which these columns may be a shard."""
+        return self.d if self.shard is None else self.shard.d
+
+    @property
+    def whole_measured(self) -> int:
+        """Measured columns of a whole row; shards have no others."""
+        return self.measured if self.shard is None else self.shard.d
+
+    def total(self, sums: Tensor) -> Tensor:
+        """Return what sums over these columns, float64, are over the whole rows."""
+        return sums if self.shard is None else self.shard.total(sums)
+
+    @property
     def dtype(self) -> torch.dtype:
         """Dtype the arithmetic is done in: float64 for float64 rows, else float32."""
         return torch.float64 if self.tensors[0].dtype == torch.float64 else torch.float32
@@ -79,7 +114,20 @@ class Rows:
         """Return the rows at these positions, without copying them; these rows if it is all."""
         if list(positions) == list(range(self.n)):
             return self
-        return Rows(tuple(self.tensors[i] for i in positions), self.measured)
+        return self.with_tensors(tuple(self.tensors[i] for i in positions))
+
+    def with_tensors(self, tensors: tuple[Tensor, ...]) -> "Rows":
+        """Return other rows of the same columns, of which nothing is known yet."""
+        return replace(self, tensors=tensors, seen=Seen())
+
+    def columns(self, positions: Tensor) -> Tensor:
+        """Return these columns of the whole rows, float64 [n, len(positions)] on the CPU."""
+        first = 0 if self.shard is None else self.shard.first
+        places = positions - first
+        is_here = (places >= 0) & (places < self.d)
+        here = places.clamp(0, self.d - 1)
+        block = torch.stack([row[here] for row in self.tensors]).to(torch.float64).cpu()
+        return self.total(torch.where(is_here, block, 0.0))
 
     def squared_lengths(self) -> Sequence[tuple[float, float]]:
         """Return each row's squared length, of the measured columns and of the others.
@@ -87,14 +135,15 @@ class Rows:
         Float64; not finite if any of the values is not.
         """
         if self.seen.lengths is None:
-            self.seen.lengths = [
-                (
-                    squared_length(row, slice(0, self.measured)),
-                    squared_length(row, slice(self.measured, self.d)),
-                )
-                for row in self.tensors
-            ]
+            parts = slice(0, self.measured), slice(self.measured, self.d)
+            here = [[squared_length(row, part) for part in parts] for row in self.tensors]
+            self.seen.lengths = self.pairs(torch.tensor(here, dtype=torch.float64))
         return self.seen.lengths
+
+    def pairs(self, lengths: Tensor) -> list[tuple[float, float]]:
+        """Return squared lengths [n, 2] of these columns as those of whole rows."""
+        whole = self.total(lengths).tolist()
+        return [(measured, carried) for measured, carried in whole]
 
     def block(self, columns: slice) -> Tensor:
         """Return a fresh [n, width] matrix of these columns, which the caller may overwrite."""
