@@ -37,8 +37,8 @@ from pliska.coordinator.round_state import (
     Tick,
 )
 from pliska.coordinator.stepper import SYNCHRONOUS, Stepper
-from pliska.coordinator.thread import in_thread
 from pliska.coordinator.wire import ReplyCode
+from pliska.coordinator.wire.thread import in_thread
 
 ResultT = TypeVar("ResultT")
 

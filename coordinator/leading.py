@@ -34,10 +34,10 @@ from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.tally import Tally
-from pliska.coordinator.thread import in_thread
 from pliska.coordinator.update_log import UpdateLog
 from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
+from pliska.coordinator.wire.thread import in_thread
 from pliska.discovery import Keyring, Role
 from pliska.locks import Leadership
 

@@ -22,7 +22,6 @@ from pliska.coordinator.client import (
     ProtocolError,
     Version,
 )
-from pliska.coordinator.thread import in_thread
 from pliska.coordinator.wire import (
     Float32Codec,
     GradientHeader,
@@ -35,6 +34,7 @@ from pliska.coordinator.wire import (
     hash_tree,
     seal,
 )
+from pliska.coordinator.wire.thread import in_thread
 from pliska.locks import StoreError
 from pliska.trainer.computation import Computation
 from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError

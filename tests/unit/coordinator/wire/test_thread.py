@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pliska.coordinator.thread import in_thread
+from pliska.coordinator.wire.thread import in_thread
 
 
 async def test_it_returns_and_raises_what_the_work_does() -> None:

@@ -1,7 +1,7 @@
 """Blocking work in a thread that is never left alone: a cancelled caller waits for its end.
 
-`asyncio.to_thread` lets a cancelled caller go on while the thread still works on
-what the caller is about to close.
+Called by coordinator and worker. `asyncio.to_thread` lets a cancelled caller go on
+while the thread still works on what the caller is about to close.
 """
 
 import asyncio
