@@ -20,8 +20,9 @@ class Arrival:
 
     Attributes:
         worker: Whose it is.
-        gradient_change: Length of its difference to the worker's gradient
-            before; None if this is the first.
+        gradient_change: Length of its difference to the worker's gradient that
+            was accepted last, or to its first if none was; None if this is
+            the first.
         model_change: Length of the difference of the models that the two were
             computed on; ignored in the first.
         staleness: Versions that the model has advanced since, from 0.
@@ -65,18 +66,22 @@ class KardamState:
 class Kardam:
     """Lipschitz filter, frequency filter and dampening.
 
-    A gradient of worker p is accepted if both hold: its empirical Lipschitz
-    coefficient |g_p - g_p'| / |x - x'|, with the dash marking p's gradient
-    before, is at most the (n-f)/n quantile of all workers' latest; and among
-    the last 2f accepted and this one, the f most frequent workers have at most f,
-    so that at least f + 1 of any 2f + 1 in a row are honest. Accepted ones are
-    weighted by exp(-alpha sqrt(staleness)).
+    A gradient of worker p is accepted if both hold. Its empirical Lipschitz
+    coefficient |g_p - g_p'| / |x - x'|, with the dash marking p's gradient that
+    was accepted last, is at most the (f+1)-th largest of all workers' latest,
+    their (n-f)/n quantile. Among the last 2f accepted and this one, the f most
+    frequent workers have at most f, so that at least f + 1 of any 2f + 1 in a
+    row are honest. Accepted ones are weighted by exp(-alpha sqrt(staleness)).
 
     Source: Damaskinos, El Mhamdi, Guerraoui, Patra, Taziki, "Asynchronous
     Byzantine machine learning (the case of SGD)", ICML 2018, Sections 3 and 4.
     Bound n >= 3f + 1. Cost O(n log n) an arrival. The paper leaves the decreasing
-    function of staleness open. Deviation: a worker's first gradient cannot be
-    judged and is not taken, nor one whose model did not change.
+    function of staleness open. Deviations: a worker's first gradient cannot be
+    judged and is not taken, so begin with one synchronous round of a robust
+    rule; and coefficients are measured against accepted gradients, where the
+    paper takes those sent last: a worker whose gradient was refused could
+    otherwise only be judged again once the model has moved, which it might
+    never do.
 
     Attributes:
         n: Workers.
@@ -106,7 +111,8 @@ class Kardam:
             return state, FilterVerdict(False, dampening, "its change is not finite")
         coefficients = {**state.coefficients, arrival.worker: coefficient}
         known = sorted(coefficients.values())
-        limit = known[math.ceil((self.n - self.f) / self.n * len(known)) - 1]
+        # The f largest may be lies, also while only some workers are known.
+        limit = known[-self.f - 1] if len(known) > self.f else -math.inf
         crowd = Counter((*state.recent, arrival.worker)).most_common(self.f)
         if coefficient > limit:
             reason = f"its gradients change too fast: {coefficient:.4g}, the limit is {limit:.4g}"

@@ -57,9 +57,8 @@ def test_krum_on_unlike_workers_picks_one_and_buckets_share() -> None:
 
 def test_mimic_copies_no_lie_and_starves_the_others() -> None:
     # Section 3.2: all forged rows equal one honest row, which then is over-represented.
-    honest = labels_like(10) + 0.01 * torch.randn(
-        10, 100, generator=torch.Generator().manual_seed(2)
-    )
+    noise = torch.randn(10, 100, generator=torch.Generator().manual_seed(2))
+    honest = labels_like(10) + 0.01 * noise
     forged = attack_named("mimic")(honest, 4, torch.Generator())
     assert any(torch.equal(forged[0], row) for row in honest)
     chosen = Krum(f=4)(torch.vstack([forged, honest])).vector

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pliska.aggregation import CenteredClipping, CoordinateMedian, Krum, Rule
+from pliska.aggregation import CenteredClipping, CoordinateMedian, Rule
 
 
 def test_each_row_moves_the_centre_by_at_most_tau_over_n() -> None:
@@ -40,29 +40,23 @@ def test_start_is_robust_where_there_is_no_history() -> None:
     assert float((CenteredClipping(f=2, tau=1.0)(rows).vector - 1).norm()) < 1
 
 
-def drift(rule: Rule, uses_memory: bool, rounds: int = 200) -> float:
+def drift(rule: Rule, rounds: int = 100) -> float:
     """Distance from the optimum when liars stay within the spread but never change."""
     generator = torch.Generator().manual_seed(3)
     w, momenta, memory = torch.ones(20), torch.zeros(16, 20), None
     for _ in range(rounds):
         momenta = 0.95 * momenta + 0.05 * (w + torch.randn(16, 20, generator=generator))
         lies = (momenta.mean(dim=0) - 1.5 * momenta.std(dim=0)).expand(4, -1)
-        result = rule(torch.vstack([lies, momenta]), memory=memory if uses_memory else None)
+        result = rule(torch.vstack([lies, momenta]), memory=memory)
         memory = result.memory
         w = w - 0.1 * result.vector
     return float(w.norm())
 
 
-def test_history_withstands_lies_that_agree_over_time() -> None:
-    # Section 3: rules without history fail against time-coupled attacks; momentum and
-    # centered clipping bound them.
-    assert drift(CenteredClipping(f=4, iterations=1), uses_memory=True) < drift(
-        Krum(f=4), uses_memory=False
-    )
-
-
-def test_descent_with_momentum_and_clipping_converges() -> None:
-    assert drift(CenteredClipping(f=4), uses_memory=True) < 2.5
+def test_momentum_and_history_withstand_lies_that_agree_over_time() -> None:
+    # Section 3 and Theorem VI: lies within the spread that never change direction stop
+    # rules without history; here the distance falls from 4.5 to the order of the noise.
+    assert drift(CenteredClipping(f=4, iterations=1)) < 1
 
 
 def test_memory_is_passed_and_nothing_is_kept() -> None:
