@@ -7,6 +7,7 @@ at no revision are there more leases than the size allowed when the last of
 them was given.
 """
 
+import contextlib
 import json
 import threading
 from collections.abc import Sequence
@@ -57,6 +58,7 @@ class Semaphore(QueuedLock):
         claim = Claim(this_process(), is_shared=True)
         super().__init__(session, name, _directory(name), claim, _turn)
         self._size = size
+        self._has_size = False
 
     def acquire(
         self, timeout_s: float | None = None, cancelled: threading.Event | None = None
@@ -73,11 +75,10 @@ class Semaphore(QueuedLock):
     def _ensure_size(self) -> None:
         self._session.check()
         backend, key = self._session.backend, _size_key(self.name)
-        if backend.get(key) is None:
-            try:
+        if not self._has_size and backend.get(key) is None:
+            with contextlib.suppress(ConflictError):  # somebody else made it, and theirs holds
                 backend.create(key, _to_json(self._size))
-            except ConflictError:
-                return  # somebody else made it meanwhile, and theirs holds
+        self._has_size = True
 
 
 def semaphore_state(backend: Backend, name: str) -> SemaphoreState | None:

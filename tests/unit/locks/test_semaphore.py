@@ -59,3 +59,14 @@ def test_sizes_at_the_limits_are_taken_and_beyond_them_refused(
     state = semaphore_state(backend, "s")
     assert state is not None
     assert state.size == SIZE_MAX
+
+
+def test_a_size_that_was_removed_is_an_error_rather_than_no_limit(
+    session: Session, backend: Backend
+) -> None:
+    semaphore = Semaphore(session, "s", 2)
+    semaphore.acquire().release()
+    backend.delete(SIZE_KEY)
+    for attempt in (lambda: semaphore.acquire(timeout_s=5), semaphore.try_acquire):
+        with pytest.raises(StoreFormatError, match="was removed"):
+            attempt()
