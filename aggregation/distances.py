@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pliska.aggregation.engine import gpu, grams
+from pliska.aggregation.engine import fixed_point, gpu, grams
 from pliska.aggregation.engine.compiler import host_for
-from pliska.aggregation.engine.statistics import SQUARE_MIN, squared_length
+from pliska.aggregation.engine.statistics import SQUARE_MIN, squared_length, squares
 from pliska.aggregation.rows import Rows
 
 CANCELLATION = 1e-2
@@ -24,7 +24,7 @@ CANCELLATION = 1e-2
 COMPILED_ELEMENTS_MIN = 1 << 20
 """Fewer values are multiplied in float64 throughout, which costs a few milliseconds at most."""
 
-SAMPLE_SPANS = 16
+SAMPLE_SPANS = 4
 SAMPLE_COLUMNS = 1 << 12
 """Columns looked at to choose a centre: so many spans of so many columns."""
 
@@ -47,6 +47,8 @@ def centred_gram(rows: Rows) -> Tensor:
         float64 [n, n] on the CPU. The centre is one of the rows, unless they
         were measured while they arrived.
     """
+    if rows.grid is not None:
+        return fixed_point.scaled(_products_on_grid(rows, rows.grid), rows.grid)
     read_ahead(rows)
     if rows.seen.gram is None:
         rows.seen.gram = _exact_gram(rows, _middle_row(rows))
@@ -61,7 +63,7 @@ def read_ahead(rows: Rows) -> None:
             kernel, nothing is kept but the lengths.
     """
     is_large = rows.n * rows.whole_d >= COMPILED_ELEMENTS_MIN
-    if not is_large or rows.seen.gram is not None:
+    if rows.grid is not None or not is_large or rows.seen.gram is not None:
         return
     columns = slice(0, rows.measured)
     if gpu.has_kernels(rows.tensors):
@@ -86,6 +88,8 @@ def distances_within(rows: Rows, gram: Tensor) -> Tensor:
     The distances of a row that is the centre cannot cancel, so every further
     measurement is of fewer rows.
     """
+    if rows.grid is not None:
+        return fixed_point.distances_of(_products_on_grid(rows, rows.grid), rows.grid)
     lengths = gram.diagonal()
     sums = lengths[:, None] + lengths[None, :]
     distances = sums - (gram + gram.T)
@@ -106,6 +110,13 @@ def distances_to_combination(distances: Tensor, weights: Sequence[float]) -> lis
     spread = distances @ weight
     to_combination: list[float] = (spread - weight @ spread / 2).clamp(min=0).tolist()
     return to_combination
+
+
+def _products_on_grid(rows: Rows, grid: float) -> list[list[int]]:
+    if rows.seen.products is None:
+        columns = slice(0, rows.measured)
+        rows.seen.products = fixed_point.exact_products(rows.tensors, grid, columns)
+    return rows.seen.products
 
 
 def is_exact(gram: Tensor, rows: Rows) -> bool:
@@ -152,11 +163,12 @@ def _middle_row(rows: Rows) -> int:
     right, only sooner or later.
     """
     step = max(SAMPLE_COLUMNS, rows.measured // SAMPLE_SPANS)
-    lengths = torch.zeros(rows.n, dtype=torch.float64, device=rows.tensors[0].device)
-    for start in range(0, rows.measured, step):
-        columns = slice(start, min(start + SAMPLE_COLUMNS, rows.measured))
-        lengths += rows.block(columns).to(torch.float64).square().sum(dim=1)
-    lengths = rows.total(lengths.cpu())
+    spans = [
+        slice(start, min(start + SAMPLE_COLUMNS, rows.measured))
+        for start in range(0, rows.measured, step)
+    ]
+    sampled = [sum(squares(row, columns) for columns in spans) for row in rows.tensors]
+    lengths = rows.total(torch.tensor(sampled, dtype=torch.float64))
     found = torch.where(lengths.isfinite(), lengths, torch.inf).tolist()
     return sorted(range(rows.n), key=lambda i: (found[i], i))[rows.n // 2]
 

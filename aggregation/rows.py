@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pliska.aggregation.engine import gpu, sums
 from pliska.aggregation.engine.compiler import host_for
+from pliska.aggregation.engine.fixed_point import snapped_weights
 from pliska.aggregation.engine.results import RESULTS
 from pliska.aggregation.engine.statistics import squared_length
 
@@ -36,11 +37,13 @@ class Seen:
     Attributes:
         lengths: Squared length of each row, of the measured columns and of the others.
         gram: Inner products less some centre, float64 [n, n] (see `distances`).
+        products: Inner products on a grid, exact, in units of its square.
         means: Coordinate-wise means by what was selected (see `order_statistics`).
     """
 
     lengths: Sequence[tuple[float, float]] | None = None
     gram: Tensor | None = None
+    products: list[list[int]] | None = None
     means: dict[Hashable, Any] = field(default_factory=dict)
 
 
@@ -74,12 +77,15 @@ class Rows:
             along but must not decide who is trusted.
         seen: What is known of them already.
         shard: Which part of the rows this is; None if they are whole.
+        grid: Step of the grid that all values lie on (see `fixed_point`); None
+            for ordinary numbers.
     """
 
     tensors: tuple[Tensor, ...]
     measured: int
     seen: Seen = field(default_factory=Seen, compare=False, repr=False)
     shard: Shard | None = None
+    grid: float | None = None
 
     @property
     def n(self) -> int:
@@ -160,8 +166,10 @@ class Rows:
 
         Adds in float64 and in row order, so the bytes do not depend on the
         number of threads; rows without weight are not read, and a single row
-        of weight 1 comes back exactly.
+        of weight 1 comes back exactly. On a grid weights are rounded to one too.
         """
+        if self.grid is not None:
+            weights = snapped_weights(weights)
         weighty = [i for i, weight in enumerate(weights) if weight]
         chosen = [self.tensors[i] for i in weighty]
         factors = [weights[i] for i in weighty]
