@@ -61,7 +61,7 @@ class FoolsGold(Rule):
         rows = points.rows
         histories = _extended(setting.memory, setting.workers, rows)
         origin = torch.zeros_like(histories[0])
-        geometry = Geometry.of(Rows((*histories, origin), rows.measured), (ORIGIN,))
+        geometry = Geometry.of(rows.with_tensors((*histories, origin)), (ORIGIN,))
         cosines = geometry.seen_from(geometry.landmarks[ORIGIN]).cosines
         say = says(cosines[: rows.n, : rows.n])
         total = float(say.sum())

@@ -45,7 +45,7 @@ QUICK_RULES = (
     "nnm | trimmed-mean",
     "arc | nnm | multi-krum",
 )
-QUICK_ATTACKS = ("sign-flip", "alie:z=1.5", "ipm", "mimic", "label-flip")
+QUICK_ATTACKS = ("sign-flip:scale=10", "alie:z=1.5", "ipm", "mimic", "label-flip")
 PAPER_RULES = ("clipping:tau=2 | nnm | trimmed-mean", "clipping:tau=2 | nnm | geometric-median")
 PAPER_ATTACKS = ("sign-flip", "ipm-optimised", "alie-optimised")
 DELAY = 20
