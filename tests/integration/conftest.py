@@ -27,6 +27,7 @@ async def site(
     """Give an empty site; its processes end with the test, and their logs are shown if it fails."""
     paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for so small a job threads only cost time
     logs = tmp_path / "logs"
     pliska = PYTHON.with_name("pliska")
     async with Processes(pliska, logs) as processes, Processes(PYTHON, logs) as scripts:

@@ -53,6 +53,7 @@ async def terminals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     """Open terminals in an empty folder with the job file; close all processes at the end."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PLISKA_STORE", "embedded:./.pliska")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for so small a job threads only cost time
     write_job(DIGITS.replace("count = 120", f"count = {ROUNDS}"))
     logs = tmp_path / "logs"
     async with Processes(PLISKA, logs) as processes:
