@@ -94,8 +94,8 @@ class Rows:
 
     @property
     def d(self) -> int:
-        """Length of a row."""
-        return self.tensors[0].numel()
+        """Length of a row; 0 if there is none."""
+        return self.tensors[0].numel() if self.tensors else 0
 
     @property
     def whole_d(self) -> int:
