@@ -41,6 +41,8 @@ class Gate:
         Args:
             rows: Candidates, one shape and dtype already.
         """
+        if not rows.tensors:
+            return {}
         lengths = rows.squared_lengths()
         reasons = {i: self._objection(row, *lengths[i]) for i, row in enumerate(rows.tensors)}
         return {i: reason for i, reason in reasons.items() if reason is not None}

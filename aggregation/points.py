@@ -138,7 +138,8 @@ class Points:
     def reduce(self, reduction: Callable[[Rows], BandMean]) -> BandMean:
         """Apply a coordinate-wise reduction to the points, block by block where they are mixed.
 
-        Mixed points are formed in the rows' arithmetic dtype.
+        Mixed points are formed in the rows' arithmetic dtype, about one of the
+        rows, so that the mean of equal rows is that row.
 
         Args:
             reduction: Treats every column alone; `kept` is of the points.
@@ -151,7 +152,7 @@ class Points:
         vector = self.rows.tensors[0].new_empty(self.rows.d, dtype=self.rows.dtype)
         kept = torch.zeros(self.n, dtype=torch.float64)
         distances = torch.zeros(self.rows.n, dtype=torch.float64)
-        mix = _mixer(self.matrix.to(vector))
+        mix = _mixer(self.matrix.to(vector), _middle_row(self.rows))
         for columns in self.rows.spans(self.rows.d):
             block = self._all.block(columns)
             measured = max(0, min(self.rows.measured - columns.start, block.shape[1]))
@@ -197,13 +198,19 @@ def _squared_lengths(gaps: Tensor) -> Tensor:
     return torch.linalg.vector_norm(gaps, dim=1, dtype=torch.float64).square()
 
 
-def _mixer(matrix: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return the product with `matrix`, as a selection of rows where it is nothing else."""
+def _mixer(matrix: Tensor, reference: int) -> Callable[[Tensor], Tensor]:
+    """Return the product with `matrix`, about the row `reference`; a selection where it is one."""
     ones = matrix == 1
     if bool((ones.sum(dim=1) == 1).all()) and int(matrix.count_nonzero()) == len(matrix):
         positions = ones.int().argmax(dim=1)
         return lambda block: block[positions]
-    return lambda block: matrix @ block
+    return lambda block: matrix @ (block - block[reference]) + block[reference]
+
+
+def _middle_row(rows: Rows) -> int:
+    """Return the row of median length, which f < n/2 liars cannot make a huge one."""
+    lengths = [sum(parts) for parts in rows.squared_lengths()]
+    return sorted(range(rows.n), key=lambda i: (lengths[i], i))[rows.n // 2]
 
 
 def shares(weights: Tensor) -> list[float]:

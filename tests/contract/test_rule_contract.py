@@ -135,7 +135,8 @@ def test_shifting_and_scaling_all_rows_shifts_and_scales_the_aggregate(
     offset = round(shift) if name in TRANSLATED else 0
     expected = aggregate(rule_named(name, f=2), rows).vector * scale + offset
     found = aggregate(rule_named(name, f=2), rows * scale + offset).vector
-    assert torch.allclose(found, expected, atol=1e-6, rtol=1e-9)
+    # A distance of zero to a mean comes out as the root of the last bit.
+    assert torch.allclose(found, expected, atol=1e-5, rtol=1e-9)
 
 
 lies_of_any_kind = hnp.arrays(
