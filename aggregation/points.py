@@ -201,10 +201,15 @@ def _squared_lengths(gaps: Tensor) -> Tensor:
 def _mixer(matrix: Tensor, reference: int) -> Callable[[Tensor], Tensor]:
     """Return the product with `matrix`, about the row `reference`; a selection where it is one."""
     ones = matrix == 1
-    if bool((ones.sum(dim=1) == 1).all()) and int(matrix.count_nonzero()) == len(matrix):
-        positions = ones.int().argmax(dim=1)
-        return lambda block: block[positions]
-    return lambda block: matrix @ (block - block[reference]) + block[reference]
+    positions = ones.int().argmax(dim=1)
+    is_selection = bool((ones.sum(dim=1) == 1).all()) and int(matrix.count_nonzero()) == len(matrix)
+
+    def mix(block: Tensor) -> Tensor:
+        if is_selection:
+            return block[positions]
+        return matrix @ (block - block[reference]) + block[reference]
+
+    return mix
 
 
 def _middle_row(rows: Rows) -> int:
