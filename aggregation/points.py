@@ -192,10 +192,10 @@ def _squared_lengths(gaps: Tensor) -> Tensor:
     Summed in the rows' own dtype, which is many times faster than in float64,
     unless that overflows or comes to nothing.
     """
-    squared = torch.linalg.vecdot(gaps, gaps).to(torch.float64)
-    if bool(squared.isfinite().all() & (squared > 0).all()):
-        return squared
-    return torch.linalg.vector_norm(gaps, dim=1, dtype=torch.float64).square()
+    squared: Tensor = torch.linalg.vecdot(gaps, gaps).to(torch.float64)
+    if not bool(squared.isfinite().all() & (squared > 0).all()):
+        squared = torch.linalg.vector_norm(gaps, dim=1, dtype=torch.float64).square()
+    return squared
 
 
 def _mixer(matrix: Tensor, reference: int) -> Callable[[Tensor], Tensor]:
@@ -207,7 +207,7 @@ def _mixer(matrix: Tensor, reference: int) -> Callable[[Tensor], Tensor]:
     def mix(block: Tensor) -> Tensor:
         if is_selection:
             return block[positions]
-        return matrix @ (block - block[reference]) + block[reference]
+        return torch.addmm(block[reference], matrix, block - block[reference])
 
     return mix
 
