@@ -11,7 +11,14 @@ import math
 import threading
 import uuid
 
-from pliska.locks.backends.base import CALL_TIMEOUT_S, Existing, Record, Revision, Update
+from pliska.locks.backends.base import (
+    CALL_TIMEOUT_S,
+    Existing,
+    Listing,
+    Record,
+    Revision,
+    Update,
+)
 from pliska.locks.claim import Claim
 from pliska.locks.errors import (
     AcquireCancelledError,
@@ -91,8 +98,8 @@ class Contender:
             StoreError: The record could not be added.
         """
         try:
-            self._enter(until_s)
-            self._wait_for_turn(until_s, cancelled)
+            queue = self._enter(until_s)
+            self._wait_for_turn(queue, until_s, cancelled)
             self._hold()
         except BaseException:
             self._withdraw()
@@ -101,8 +108,8 @@ class Contender:
     def try_acquire(self) -> bool:
         """Queue up, and leave again when it is not its turn at once."""
         try:
-            self._enter(None)
-            turn, _ = self._turn(CALL_TIMEOUT_S)
+            queue = self._enter(None)
+            turn, _ = self._turn(queue, CALL_TIMEOUT_S)
             if isinstance(turn, Enter) and self._make(turn, CALL_TIMEOUT_S):
                 self._hold()
                 return True
@@ -181,17 +188,22 @@ class Contender:
             return self._loss_reason
         return None if self.session.is_alive else "its session has ended"
 
-    def _enter(self, until_s: float | None) -> None:
+    def _enter(self, until_s: float | None) -> Listing | None:
+        """Add the record; the queue with it, if the store could tell."""
         self.session.check()
-        self._record = self.session.backend.create(
+        self._record, queue = self.session.backend.create_and_list(
             self.key, self._value, self.session.backend_session, self._call_timeout_s(until_s)
         )
+        return queue
 
-    def _wait_for_turn(self, until_s: float | None, cancelled: threading.Event | None) -> None:
+    def _wait_for_turn(
+        self, queue: Listing | None, until_s: float | None, cancelled: threading.Event | None
+    ) -> None:
         while True:
             self._check_called_off(cancelled)
+            seen, queue = queue, None
             try:
-                turn, revision = self._turn(self._call_timeout_s(until_s))
+                turn, revision = self._turn(seen, self._call_timeout_s(until_s))
                 if isinstance(turn, Wait):
                     self._wait_for_change(turn.path, revision, until_s, cancelled)
                 elif not self._make(turn, self._call_timeout_s(until_s)):
@@ -218,9 +230,9 @@ class Contender:
             )
             self._check_called_off(cancelled)
 
-    def _turn(self, timeout_s: float) -> tuple[Turn, Revision]:
-        """What the rule says, and the revision of the queue it looked at."""
-        listing = self.session.backend.list(self._directory, timeout_s)
+    def _turn(self, seen: Listing | None, timeout_s: float) -> tuple[Turn, Revision]:
+        """What the rule says, and the revision of the queue it looked at: `seen`, or now."""
+        listing = seen or self.session.backend.list(self._directory, timeout_s)
         while any(record.modified > listing.revision for record in listing.records):
             # Some stores read the names first and the records after: one has changed in between.
             listing = self.session.backend.list(self._directory, timeout_s)

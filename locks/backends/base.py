@@ -183,6 +183,19 @@ class Backend(Protocol):
     ) -> Record:
         """Add a record. Raises `ConflictError` when the key exists."""
 
+    def create_and_list(
+        self,
+        key: str,
+        value: bytes,
+        session: BackendSession | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> tuple[Record, Listing | None]:
+        """`create`, and `list` of the key's directory as it is then or later.
+
+        A store does both in one exchange where it can. The listing is None when
+        the record was added and its directory could not be read: list again.
+        """
+
     def update(
         self, key: str, value: bytes, expected: Revision, timeout_s: float = CALL_TIMEOUT_S
     ) -> Record:

@@ -1,6 +1,6 @@
 """What the stores have in common: single changes are transactions of one.
 
-`TransactionalBackend` gives a store with `get` and `transact` the rest of the
+`TransactionalBackend` gives a store with `get`, `list` and `transact` the rest of the
 record calls; `apply` decides a transaction for the stores that we keep
 ourselves. Neither does I/O of its own.
 """
@@ -19,20 +19,26 @@ from pliska.locks.backends.base import (
     Create,
     Delete,
     Existing,
+    Listing,
     Record,
     Revision,
     Unmodified,
     Update,
 )
-from pliska.locks.errors import ConflictError, SessionLostError
+from pliska.locks.backends.keys import directory_of
+from pliska.locks.errors import ConflictError, SessionLostError, StoreUnavailableError
 
 
 class TransactionalBackend(ABC):
-    """The record calls of `Backend` in terms of `get` and `transact`."""
+    """The record calls of `Backend` in terms of `get`, `list` and `transact`."""
 
     @abstractmethod
     def get(self, key: str, timeout_s: float = CALL_TIMEOUT_S) -> Record | None:
         """See `Backend.get`."""
+
+    @abstractmethod
+    def list(self, directory: str, timeout_s: float = CALL_TIMEOUT_S) -> Listing:
+        """See `Backend.list`."""
 
     @abstractmethod
     def transact(
@@ -54,6 +60,20 @@ class TransactionalBackend(ABC):
         session_id = None if session is None else session.id
         revision = self.transact([], [Create(key, value, session_id)], timeout_s)
         return Record(key, value, revision, revision, session_id)
+
+    def create_and_list(
+        self,
+        key: str,
+        value: bytes,
+        session: BackendSession | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> tuple[Record, Listing | None]:
+        """See `Backend.create_and_list`: one after the other."""
+        record = self.create(key, value, session, timeout_s)
+        try:
+            return record, self.list(directory_of(key), timeout_s)
+        except StoreUnavailableError:
+            return record, None
 
     def update(
         self, key: str, value: bytes, expected: Revision, timeout_s: float = CALL_TIMEOUT_S

@@ -39,7 +39,14 @@ from pliska.locks.backends.zookeeper_link import ZookeeperLink
 from pliska.locks.backends.zookeeper_numbered import ZookeeperNumberedRecords
 from pliska.locks.backends.zookeeper_options import ZookeeperOptions
 from pliska.locks.backends.zookeeper_plan import Layout
-from pliska.locks.backends.zookeeper_reads import Node, read_children, read_nodes
+from pliska.locks.backends.zookeeper_reads import (
+    Node,
+    children_read,
+    children_reads,
+    read_children,
+    read_nodes,
+)
+from pliska.locks.backends.zookeeper_requests import Operation, Reply
 from pliska.locks.backends.zookeeper_session import ZookeeperSession
 from pliska.locks.backends.zookeeper_watch import ZookeeperWatcher
 from pliska.locks.backends.zookeeper_writes import Applied, Writer
@@ -117,18 +124,14 @@ class ZookeeperBackend(TransactionalBackend):
         self._home.check()
         check_key(directory)
         until_s = self._clock.now_s() + timeout_s
-        nodes, revision = self._children(directory, until_s)
-        records = [node.record(key) for key, node in nodes.items() if not node.is_directory]
-        records.sort(key=lambda record: (record.created, record.key))
-        return Listing(tuple(records), revision)
+        return _listing(directory, *self._children(directory, until_s))
 
     def directories(self, directory: str, timeout_s: float = CALL_TIMEOUT_S) -> tuple[str, ...]:
         """See `Backend.directories`."""
         self._home.check()
         check_key(directory)
         nodes, _ = self._children(directory, self._clock.now_s() + timeout_s)
-        names = (key.rpartition("/")[2] for key, node in nodes.items() if node.has_children)
-        return tuple(sorted(names))
+        return tuple(sorted(name for name, node in (nodes or {}).items() if node.has_children))
 
     def create(
         self,
@@ -140,20 +143,32 @@ class ZookeeperBackend(TransactionalBackend):
         """See `Backend.create`. The outcome is found out here when the record is a session's."""
         if session is None:
             return super().create(key, value, None, timeout_s)
+        return self._create(key, value, self._adopted(session), (), timeout_s)[0]
+
+    def create_and_list(
+        self,
+        key: str,
+        value: bytes,
+        session: BackendSession | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> tuple[Record, Listing | None]:
+        """See `Backend.create_and_list`; one exchange when the record is a session's."""
+        if session is None:
+            return super().create_and_list(key, value, None, timeout_s)
         until_s = self._clock.now_s() + timeout_s
-        if isinstance(session, ZookeeperSession):
-            self._sessions.setdefault(session.id, session)  # it may be another backend's
-        own = self._session(session.id)
-        before = own.link.last_zxid
+        own = self._adopted(session)
+        directory, _, name = key.rpartition("/")
+        path = self._layout.path(directory)
+        likely = (name, *self._own_names(directory))
+        reads = children_reads(path, likely)
+        record, reply = self._create(key, value, own, reads, timeout_s)
+        if reply is None:
+            return record, None
         try:
-            return super().create(key, value, session, timeout_s)
-        except OutcomeUnknownError as error:
-            # Once its session is heard again, no earlier request of it is on the way.
-            own.renew(until_s - self._clock.now_s())
-            record = self.get(key, until_s - self._clock.now_s())
-            if record is None or record.session_id != own.id or record.created <= before:
-                raise StoreUnavailableError(f"{key!r} was not created: {error}") from error
-            return record
+            children = children_read(own.link, reply, path, likely, until_s)
+        except StoreUnavailableError:
+            return record, None
+        return record, _listing(directory, children, Revision(reply.zxid))
 
     def update(
         self, key: str, value: bytes, expected: Revision, timeout_s: float = CALL_TIMEOUT_S
@@ -185,11 +200,38 @@ class ZookeeperBackend(TransactionalBackend):
         for session in list(self._sessions.values()):
             session.link.leave()
 
-    def _children(self, directory: str, until_s: float) -> tuple[dict[str, Node], Revision]:
+    def _create(
+        self,
+        key: str,
+        value: bytes,
+        own: ZookeeperSession,
+        reads: Sequence[Operation],
+        timeout_s: float,
+    ) -> tuple[Record, Reply | None]:
+        """Add a record of a session, and what `reads` answered right after, if they did."""
+        until_s = self._clock.now_s() + timeout_s
+        before = own.link.last_zxid
+        try:
+            applied = self._apply([], [Create(key, value, own.id)], timeout_s, reads)
+        except OutcomeUnknownError as error:
+            # Once its session is heard again, no earlier request of it is on the way.
+            own.renew(until_s - self._clock.now_s())
+            record = self.get(key, until_s - self._clock.now_s())
+            if record is None or record.session_id != own.id or record.created <= before:
+                raise StoreUnavailableError(f"{key!r} was not created: {error}") from error
+            return record, None
+        revision = applied.revision
+        return Record(key, value, revision, revision, own.id), applied.read
+
+    def _adopted(self, session: BackendSession) -> ZookeeperSession:
+        """The session, which may have been another backend's until now."""
+        if isinstance(session, ZookeeperSession):
+            self._sessions.setdefault(session.id, session)
+        return self._session(session.id)
+
+    def _children(self, directory: str, until_s: float) -> tuple[dict[str, Node] | None, Revision]:
         own = self._own_names(directory)
-        path = self._layout.path(directory)
-        children, revision = read_children(self._link, path, own, until_s)
-        return {f"{directory}/{name}": node for name, node in (children or {}).items()}, revision
+        return read_children(self._link, self._layout.path(directory), own, until_s)
 
     def _own_names(self, directory: str) -> Sequence[str]:
         """Some of the records that our own sessions have there."""
@@ -198,7 +240,11 @@ class ZookeeperBackend(TransactionalBackend):
         return tuple(itertools.islice(names, LIKELY_MAX))
 
     def _apply(
-        self, checks: Sequence[Check], changes: Sequence[Change], timeout_s: float
+        self,
+        checks: Sequence[Check],
+        changes: Sequence[Change],
+        timeout_s: float,
+        reads: Sequence[Operation] = (),
     ) -> Applied:
         self._home.check()
         check_operations(checks, changes)
@@ -211,7 +257,7 @@ class ZookeeperBackend(TransactionalBackend):
         if creator is not None:
             creator.keys |= created
         try:
-            applied = self._writer.apply(link, checks, changes, self._is_own, until_s)
+            applied = self._writer.apply(link, checks, changes, self._is_own, until_s, reads)
         except OutcomeUnknownError:
             raise
         except LockError:
@@ -255,3 +301,13 @@ class ZookeeperBackend(TransactionalBackend):
 
     def _is_own(self, key: str) -> bool:
         return any(key in session.keys for session in list(self._sessions.values()))
+
+
+def _listing(directory: str, nodes: dict[str, Node] | None, revision: Revision) -> Listing:
+    records = [
+        node.record(f"{directory}/{name}")
+        for name, node in (nodes or {}).items()
+        if not node.is_directory
+    ]
+    records.sort(key=lambda record: (record.created, record.key))
+    return Listing(tuple(records), revision)

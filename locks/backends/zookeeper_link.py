@@ -133,7 +133,7 @@ class ZookeeperLink:
                 reply: Reply = self._wait(answer, until_s)
                 self._wait(synced, until_s)
             except StoreUnavailableError:
-                if self._clock.now_s() >= until_s:
+                if self._is_closed or self._clock.now_s() >= until_s:
                     raise
             else:
                 return reply
@@ -150,7 +150,7 @@ class ZookeeperLink:
             try:
                 return self.ask(ReadMany(operations), until_s)  # type: ignore[no-any-return]
             except StoreUnavailableError:
-                if self._clock.now_s() >= until_s:
+                if self._is_closed or self._clock.now_s() >= until_s:
                     raise
 
     def transact(self, operations: Sequence[Operation], until_s: float) -> Reply:
@@ -160,17 +160,29 @@ class ZookeeperLink:
             OutcomeUnknownError: It was sent, and no answer came.
             The errors of `wait_until_connected`: nothing was applied.
         """
-        answer = self._send(Transaction(operations), until_s)
-        try:
-            (reply,) = self._wait(answer, until_s)
-        except StoreUnavailableError as error:
-            if not answer.was_sent:
-                raise
-            raise OutcomeUnknownError(
-                f"ZooKeeper at {self._options.hosts} was sent a change and the answer was lost: "
-                "read before trying again"
-            ) from error
-        return reply  # type: ignore[no-any-return]
+        return self._outcome(self._send(Transaction(operations), until_s), until_s)
+
+    def transact_and_read(
+        self, operations: Sequence[Operation], reads: Sequence[Operation], until_s: float
+    ) -> tuple[Reply, Reply | None]:
+        """`transact`, and read what is there then or later, in one exchange.
+
+        The server answers in order, so the read needs no sync: it sees the
+        transaction, which came after all that was acknowledged before this call.
+
+        Returns:
+            Both answers; the second is None when it was lost.
+
+        Raises:
+            The errors of `transact`.
+        """
+        changed = self._send(Transaction(operations), until_s)
+        read = Answer(self.client)
+        self._connection.submit(ReadMany(reads), read)
+        seen: Reply | None = None
+        with contextlib.suppress(LockError):  # the transaction's answer says what happened
+            seen = self._wait(read, until_s)  # the later one first: that is one wake-up for both
+        return self._outcome(changed, until_s), seen
 
     def ask(self, request: object, until_s: float) -> Any:
         """Send one request that changes no record, and wait for its answer.
@@ -235,6 +247,19 @@ class ZookeeperLink:
         if isinstance(error, _CONNECTION_LOST):
             return StoreUnavailableError(f"the connection to {where} was lost")
         return StoreFormatError(f"{where} answered {type(error).__name__}")
+
+    def _outcome(self, changed: Answer, until_s: float) -> Reply:
+        """The answer to a transaction."""
+        try:
+            (reply,) = self._wait(changed, until_s)
+        except StoreUnavailableError as error:
+            if not changed.was_sent:
+                raise
+            raise OutcomeUnknownError(
+                f"ZooKeeper at {self._options.hosts} was sent a change and the answer was lost: "
+                "read before trying again"
+            ) from error
+        return reply  # type: ignore[no-any-return]
 
     def _send(self, request: object, until_s: float) -> Answer:
         self.wait_until_connected(until_s)

@@ -14,7 +14,7 @@ from kazoo.protocol.serialization import GetChildren, GetData
 from pliska.locks.backends.base import Record, Revision
 from pliska.locks.backends.keys import directory_of
 from pliska.locks.backends.zookeeper_link import ZookeeperLink
-from pliska.locks.backends.zookeeper_requests import Operation, Result
+from pliska.locks.backends.zookeeper_requests import Operation, Reply, Result
 
 DIRECTORY = b"\0pliska directory"
 """Data of a node that is no record but has records below it."""
@@ -79,25 +79,36 @@ def read_children(
         The nodes, and a revision: all that happened until then is in them, and
         a node may have changed after.
     """
-    guessed = likely[:READS_MAX]
-    reply = link.read(
-        [GetChildren(path, None), *_get([f"{path}/{name}" for name in guessed])], until_s
-    )
+    reply = link.read(children_reads(path, likely), until_s)
+    return children_read(link, reply, path, likely, until_s), Revision(reply.zxid)
+
+
+def children_reads(path: str, likely: Sequence[str]) -> list[Operation]:
+    """The operations that `children_read` takes the answers of; see `read_children`."""
+    return [GetChildren(path, None), *_get([f"{path}/{name}" for name in likely])]
+
+
+def children_read(
+    link: ZookeeperLink, reply: Reply, path: str, likely: Sequence[str], until_s: float
+) -> dict[str, Node] | None:
+    """The nodes below `path`, the unlikely ones read on `link`, where `reply` came from.
+
+    `read_children` says the rest.
+    """
     names, *results = reply.results
     if isinstance(names, NoNodeError):
-        return None, Revision(reply.zxid)
+        return None
     if not isinstance(names, list):
         raise link.failure(names)
     nodes = {
         name: _node(link, result)
-        for name, result in zip(guessed, results, strict=True)
+        for name, result in zip(likely, results, strict=True)
         if name in names
     }
     others = [name for name in names if name not in nodes]
     read = _read_on(link, [f"{path}/{name}" for name in others], until_s)
     nodes.update(zip(others, read, strict=True))
-    found = {name: node for name, node in nodes.items() if node is not None}
-    return found, Revision(reply.zxid)
+    return {name: node for name, node in nodes.items() if node is not None}
 
 
 def last_change(link: ZookeeperLink, path: str, until_s: float) -> int:

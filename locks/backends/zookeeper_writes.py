@@ -32,7 +32,12 @@ from pliska.locks.backends.zookeeper_plan import (
     refused,
 )
 from pliska.locks.backends.zookeeper_reads import DIRECTORY, read_nodes
-from pliska.locks.backends.zookeeper_requests import CONTAINER_FLAG, CreateContainer, Reply
+from pliska.locks.backends.zookeeper_requests import (
+    CONTAINER_FLAG,
+    CreateContainer,
+    Operation,
+    Reply,
+)
 from pliska.locks.errors import ConflictError, LockUsageError
 
 ATTEMPTS_MAX = 50
@@ -52,10 +57,17 @@ _REFUSALS = (
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A transaction that was applied, and what was read before it."""
+    """A transaction that was applied.
+
+    Attributes:
+        revision: When.
+        seen: What was read before it.
+        read: What was read right after it, if that was wished and answered.
+    """
 
     revision: Revision
     seen: Seen
+    read: Reply | None = None
 
     def record_before(self, key: str) -> Record:
         """The record that an `Unmodified` check passed for."""
@@ -80,6 +92,7 @@ class Writer:
         changes: Sequence[Change],
         is_own: Callable[[str], bool],
         until_s: float,
+        reads: Sequence[Operation] = (),
     ) -> Applied:
         """Apply all or nothing.
 
@@ -90,6 +103,7 @@ class Writer:
             is_own: Whether a key is that of a record of our own sessions, which is
                 deleted without a look.
             until_s: When to give up.
+            reads: What to read on `link` once it is applied.
 
         Raises:
             See `Backend.transact`.
@@ -100,10 +114,15 @@ class Writer:
             seen = self._read(checks, changes, until_s)
         for _ in range(ATTEMPTS_MAX):
             steps = plan(checks, changes, seen, self._layout)
-            reply = link.transact([step.operation for step in steps], until_s)
+            operations = [step.operation for step in steps]
+            read: Reply | None = None
+            if reads:
+                reply, read = link.transact_and_read(operations, reads, until_s)
+            else:
+                reply = link.transact(operations, until_s)
             refusal = refused(reply.results)
             if refusal is None:
-                return Applied(_revision(reply), seen)
+                return Applied(_revision(reply), seen, read)
             index, error = refusal
             seen = self._after_refusal(steps[index], error, checks, changes, until_s)
         raise ConflictError(f"{changes[0].key!r} kept changing: read it and decide again")

@@ -19,6 +19,7 @@ from pliska.locks import (
     LockUsageError,
     Record,
     Revision,
+    Session,
     SessionLostError,
     StoreUnavailableError,
     Unmodified,
@@ -114,6 +115,28 @@ def test_a_listing_has_the_direct_children_oldest_first(backend: Backend) -> Non
     assert listing.revision >= max(record.modified for record in listing.records)
     backend.update("d/z", b"", listing.records[0].modified)
     assert [record.key for record in backend.list("d").records] == ["d/z", "d/a", "d/m"]
+
+
+def test_a_creation_tells_who_is_there_already(
+    backend: Backend, open_session: Callable[[], Session]
+) -> None:
+    session = open_session()
+    other = backend.create("queue/other", b"first")
+    record, listing = session.backend.create_and_list(
+        "queue/own", b"second", session.backend_session
+    )
+    assert listing is not None
+    assert listing.records == (other, record)
+    assert listing.revision >= record.created
+    assert record.session_id == session.id
+    with pytest.raises(ConflictError):
+        session.backend.create_and_list("queue/own", b"", session.backend_session)
+
+
+def test_a_record_of_no_session_is_created_and_listed_too(backend: Backend) -> None:
+    record, listing = backend.create_and_list("queue/a", b"value")
+    assert listing is not None
+    assert listing.records == (record,)
 
 
 def test_an_empty_directory_lists_nothing(backend: Backend) -> None:

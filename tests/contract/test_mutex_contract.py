@@ -377,6 +377,10 @@ class CountingListings:
         self.count += 1
         return self._backend.list(*arguments, **named)  # type: ignore[arg-type]
 
+    def create_and_list(self, *arguments: object, **named: object) -> object:
+        self.count += 1
+        return self._backend.create_and_list(*arguments, **named)  # type: ignore[arg-type]
+
 
 def test_a_release_wakes_only_the_next_in_line(
     mutex: Mutex, backend: Backend, connect_store: Callable[[], Backend]

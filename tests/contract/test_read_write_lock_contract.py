@@ -305,6 +305,10 @@ class CountingListings:
         self.count += 1
         return self._backend.list(*arguments, **named)  # type: ignore[arg-type]
 
+    def create_and_list(self, *arguments: object, **named: object) -> object:
+        self.count += 1
+        return self._backend.create_and_list(*arguments, **named)  # type: ignore[arg-type]
+
 
 def test_a_reader_who_leaves_wakes_only_the_writer_behind_it(
     lock: ReadWriteLock, another: Another, backend: Backend, connect_store: Callable[[], Backend]
