@@ -21,8 +21,10 @@ $(VENV)/test.stamp: $(VENV)/demo.stamp
 demo: $(VENV)/demo.stamp
 	$(BIN)/pliska demo $(ARGS)
 
+# Three processes, since many tests wait for servers and leases rather than compute; the
+# tests of a file stay together, because they share servers.
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
 # Locks among faults, drawn from seeds: SEEDS=1-1000 for long, SEEDS=17 to play one plan again,
 # ARGS="-k embedded" for one store.
