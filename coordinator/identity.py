@@ -5,6 +5,7 @@ where the store spans machines each names its own file. Whoever can write to the
 store decides whom it trusts, so a coordinator that can enrol itself may.
 """
 
+import contextlib
 import os
 import secrets
 from dataclasses import dataclass
@@ -76,8 +77,7 @@ def _make(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     write_private_key(draft, new_private_key())
     try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass  # the other process was faster: its key is the one
+        with contextlib.suppress(FileExistsError):  # the other process was faster: its key it is
+            os.link(draft, path)
     finally:
         draft.unlink()
