@@ -3,6 +3,8 @@
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 
+import torch
+
 from pliska.aggregation import order_statistics
 from pliska.aggregation.aggregator import Rule
 from pliska.aggregation.order_statistics import BandMean, band_mean
@@ -44,6 +46,16 @@ class BandRule(CoordinateRule):
     def read_ahead(self, rows: Rows, f: int) -> None:
         """Average the band."""
         order_statistics.read_ahead(rows, self.band(rows.n, f))
+
+    def combine(self, points: Points, setting: Setting) -> Combination:
+        """Average the band; mixed rows are mixed and averaged in one pass where possible."""
+        if points.matrix is not None and not points.landmarks and setting.masses is None:
+            band = self.band(points.n, setting.f)
+            made = order_statistics.mixed_band_mean(points.rows, points.matrix, band)
+            if made is not None:
+                kept = torch.tensor(made.kept, dtype=torch.float64) @ points.matrix
+                return reduced(points, replace(made, kept=kept.tolist()))
+        return super().combine(points, setting)
 
     def reduce(self, rows: Rows, setting: Setting) -> BandMean:
         """Average the band in every coordinate."""

@@ -13,12 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pliska.aggregation.engine import bands, blocked_networks, gpu, sorted_columns
+from pliska.aggregation.engine import bands, blocked_networks, gpu, mixtures, sorted_columns
 from pliska.aggregation.engine.compiler import host_for
 from pliska.aggregation.engine.networks import Selection
 from pliska.aggregation.engine.results import RESULTS
-from pliska.aggregation.engine.statistics import Sums, repaired
+from pliska.aggregation.engine.statistics import SQUARE_MIN, Sums, repaired
 from pliska.aggregation.rows import Rows
+
+SQUARE_MAX = 1e36
+"""Squared length up to which no square of a row leaves the range of float32."""
 
 COMPILED_ELEMENTS_MIN = 1 << 18
 """Fewer values are done before a kernel is found; their sums are formed in float64 throughout."""
@@ -65,6 +68,43 @@ def nearest_mean(rows: Rows, count: int) -> BandMean:
         count: 1 to n.
     """
     return _selected_mean(rows, Selection(rows.n, range(rows.n), count))
+
+
+def mixed_band_mean(rows: Rows, matrix: Tensor, band: range) -> BandMean | None:
+    """Do what `band_mean` does to `matrix` times the rows, which are never built whole.
+
+    Args:
+        rows: Finite, n >= 1.
+        matrix: Float64 [m, n].
+        band: Of the m values in each coordinate.
+
+    Returns:
+        `kept` is of the m mixed rows, `distances` of the n unmixed ones. None
+        if there is no kernel for these rows and this matrix, or they are few,
+        or squares leave the range of float32.
+    """
+    target = host_for(rows.tensors)
+    selection = Selection(len(matrix), band)
+    is_large = rows.n * rows.whole_d >= COMPILED_ELEMENTS_MIN
+    if target is None or not is_large or max(rows.n, len(matrix)) > bands.ROWS_MAX:
+        return None
+    mixture = mixtures.Mixture.of(matrix.numpy())
+    lengths = rows.squared_lengths()
+    if mixture is None or selection.is_whole or not _fit(lengths, rows.whole_d):
+        return None
+    vector = RESULTS.vector(rows.d)
+    measured, carried = (
+        mixtures.select_mean(target, rows.tensors, mixture, selection, columns, vector)
+        for columns in (slice(0, rows.measured), slice(rows.measured, rows.d))
+    )
+    kept = rows.total(torch.from_numpy(measured.kept + carried.kept))
+    distances = rows.total(torch.from_numpy(measured.distances))
+    return BandMean(vector, kept.tolist(), distances.tolist())
+
+
+def _fit(lengths: Sequence[tuple[float, float]], d: int) -> bool:
+    """Return whether float32 holds the squares of rows of these squared lengths."""
+    return all(SQUARE_MIN * d <= sum(length) < SQUARE_MAX for length in lengths)
 
 
 def read_ahead(rows: Rows, band: range) -> None:

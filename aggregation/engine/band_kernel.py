@@ -67,6 +67,22 @@ def band_assembly(name: str, selection: Selection, element: Element, tiling: Til
     return _BandKernel(name, selection, element, tiling).text()
 
 
+def report_assembly(name: str, n: int, element: Element, tiling: Tiling) -> str:
+    """Return a kernel like that of `band_assembly` that only looks at rows and result.
+
+    `out` is read, not written, and no columns are counted as kept.
+    """
+    f = Function(name, ARGUMENTS)
+
+    def tile(first: Value, _: list[Value]) -> list[Value]:
+        end = f.minimum_index(f.add(first, tiling.width), "%stop")
+        _Report(f, element, None, tiling.rows_at_once).emit(n, first, end)
+        return []
+
+    f.loop("%start", "%stop", tiling.width, tile)
+    return f.text()
+
+
 class _BandKernel:
     def __init__(self, name: str, selection: Selection, element: Element, tiling: Tiling) -> None:
         self._selection = selection

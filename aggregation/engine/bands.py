@@ -41,8 +41,8 @@ def select_mean(
     Returns:
         Sums over `columns`.
     """
-    kernel = _kernel(target, selection, rows[0].dtype)
-    scratch_floats = band_kernel.scratch_floats(selection.n, _tiling(target))
+    kernel = kernel_for(target, selection, rows[0].dtype)
+    scratch_floats = band_kernel.scratch_floats(selection.n, tiling(target))
 
     def work(block: Block) -> NDArray[np.float64]:
         sums = np.zeros((STATISTICS, selection.n, LANES))
@@ -60,10 +60,19 @@ def select_mean(
 
 
 @lru_cache(maxsize=256)
-def _kernel(target: Host, selection: Selection, dtype: torch.dtype) -> Kernel:
-    assembly = band_kernel.band_assembly("band", selection, target.elements[dtype], _tiling(target))
+def kernel_for(target: Host, selection: Selection, dtype: torch.dtype) -> Kernel:
+    """Return the kernel that averages `selection` of rows of `dtype` (see `band_assembly`)."""
+    assembly = band_kernel.band_assembly("band", selection, target.elements[dtype], tiling(target))
     return compiled(target, "band", assembly, tuple(band_kernel.ARGUMENTS.values()))
 
 
-def _tiling(target: Host) -> Tiling:
+@lru_cache(maxsize=256)
+def report_kernel_for(target: Host, n: int, dtype: torch.dtype) -> Kernel:
+    """Return the kernel that compares n rows of `dtype` with a result (see `report_assembly`)."""
+    assembly = band_kernel.report_assembly("report", n, target.elements[dtype], tiling(target))
+    return compiled(target, "report", assembly, tuple(band_kernel.ARGUMENTS.values()))
+
+
+def tiling(target: Host) -> Tiling:
+    """Return the layout of these kernels on a CPU."""
     return Tiling(target.lanes, TILE_COLUMNS, rows_at_once=4 if target.registers > 16 else 2)
