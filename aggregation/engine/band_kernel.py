@@ -127,7 +127,7 @@ class _BandKernel:
             for wire, row in rows.items():
                 pointer = f.at(row, at, self._element.memory)
                 held[wire] = self._element.load(f, self._kind, pointer)
-                f.prefetch(f.at(pointer, self._tiling.width, self._element.memory), 3)
+                f.prefetch(f.at(pointer, self._tiling.width, self._element.memory), 2)
             self._exchange(held, exchanges)
             within = f.value(f"sub i64 {at}, {first}")
             if finish is not None:
