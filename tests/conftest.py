@@ -1,5 +1,7 @@
 """What every test may use: the services of `tests/services`."""
 
+import signal
+
 from services.fixtures import (  # noqa: F401 - pytest finds fixtures and hooks by name here
     consul,
     consul_binary,
@@ -12,3 +14,7 @@ from services.fixtures import (  # noqa: F401 - pytest finds fixtures and hooks 
     zookeeper_ensemble,
     zookeeper_jars,
 )
+
+# A shell starts background jobs with SIGINT ignored, and their children inherit that; the
+# processes that tests interrupt shall be those that a person would start.
+signal.signal(signal.SIGINT, signal.default_int_handler)

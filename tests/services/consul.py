@@ -132,18 +132,29 @@ def _start(
         f"Consul at {host_port}",
         [str(program), "agent", f"-config-file={path}"],
         directory,
-        lambda: _leader(host_port) != "",
+        lambda: _is_registered(host_port, f"test-{http_port}"),
     )
     return ConsulServer(host_port, process)
 
 
+def _is_registered(host_port: str, node: str) -> bool:
+    """Whether the servers have a leader that knows this one: before, it takes no sessions."""
+    nodes = _ask(host_port, f"/v1/catalog/node/{node}")
+    return isinstance(nodes, dict) and nodes.get("Node") is not None
+
+
 def _leader(host_port: str) -> str:
+    return str(_ask(host_port, "/v1/status/leader") or "")
+
+
+def _ask(host_port: str, path: str) -> object:
+    """Answer of the server, or None when it gives none."""
     connection = http.client.HTTPConnection(host_port, timeout=2)
     try:
-        connection.request("GET", "/v1/status/leader")
+        connection.request("GET", path)
         answer = connection.getresponse()
-        return str(json.loads(answer.read())) if answer.status == 200 else ""
+        return json.loads(answer.read()) if answer.status == 200 else None
     except (OSError, http.client.HTTPException, ValueError):
-        return ""
+        return None
     finally:
         connection.close()
