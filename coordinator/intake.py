@@ -8,7 +8,7 @@ filled. Called by `coordinator.server` for each upload, on one event loop.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pliska.aggregation import BufferFullError, GradientBuffer
 from pliska.coordinator.admission import (
@@ -46,6 +46,9 @@ from pliska.locks import StoreError
 RETRY_AFTER_S = 0.2
 """When a worker may try again whose gradient found its slot busy or its round not open."""
 
+_SETTLED = frozenset({ReplyCode.ACCEPTED, ReplyCode.NONFINITE})
+"""The slot has its gradient, or the worker has spent its vote."""
+
 
 @dataclass(frozen=True, slots=True)
 class Intake:
@@ -65,6 +68,8 @@ class Intake:
     tally: Tally
     now: Callable[[], float]
     wall_time: Callable[[], float]
+    _receipts: dict[str, tuple[Offered, bytes]] = field(default_factory=dict)
+    """Of each worker's last settled offer: when it is made again, it gets the same one."""
 
     async def receive(self, body: Body) -> Reply:
         """Take one gradient message in and say what became of it."""
@@ -122,6 +127,8 @@ class Intake:
         offer = Offered(header.worker, header.incarnation, header.payload_root)
         answer = self.driver.offer(offer)
         self.members.use_seq(header.worker, header.seq)
+        if answer.code is ReplyCode.DUPLICATE:
+            return self._repeat(header, offer, answer.reason)
         if answer.code is not ReplyCode.ACCEPTED:
             return self._answer(header, answer.code, answer.reason)
         return await self._take(verified, offer, body)
@@ -137,7 +144,10 @@ class Intake:
             return self._answer(header, ReplyCode.BUSY, reason)
         filled = await self.driver.transfer(header.worker, self._fill(verified, offer, body))
         answer = filled or Answer(ReplyCode.STALE_ROUND, "the round closed before it was complete")
-        return self._answer(header, answer.code, answer.reason)
+        reply = self._answer(header, answer.code, answer.reason)
+        if answer.code in _SETTLED and reply.receipt is not None:
+            self._receipts[header.worker] = (offer, reply.receipt)
+        return reply
 
     async def _fill(self, verified: Verified[GradientHeader], offer: Offered, body: Body) -> Answer:
         """Receive a payload into a row, which is given back unless the round counts it."""
@@ -172,6 +182,14 @@ class Intake:
         """Turn an unverified message away."""
         self.tally.count(refusal.code, refusal.reason)
         return self._reply(refusal.code, refusal.reason)
+
+    def _repeat(self, header: GradientHeader, offer: Offered, reason: str) -> Reply:
+        """Answer an offer that was settled before with the receipt that it got then."""
+        settled, receipt = self._receipts.get(header.worker, (None, b""))
+        if settled != offer:
+            return self._answer(header, ReplyCode.DUPLICATE, reason)
+        self.tally.count(ReplyCode.DUPLICATE, reason, header.worker)
+        return self._reply(ReplyCode.DUPLICATE, reason, receipt)
 
     def _answer(self, header: GradientHeader, code: ReplyCode, reason: str) -> Reply:
         """Answer a verified message with a receipt."""

@@ -173,6 +173,19 @@ async def test_retry_of_a_gradient_that_was_counted_learns_so(lead: Lead) -> Non
         assert (await lead.receive(other)).code is ReplyCode.STALE_ROUND
 
 
+@pytest.mark.parametrize("value", [1.0, float("nan")])
+async def test_retry_of_a_settled_gradient_gets_the_receipt_it_got_before(
+    lead: Lead, value: float
+) -> None:
+    frame = lead.frame("w1", value)
+    async with lead.running():
+        first = await lead.receive(frame)
+        again = await lead.receive(frame)
+    assert again.code is ReplyCode.DUPLICATE
+    assert first.receipt is not None
+    assert again.receipt == first.receipt
+
+
 async def test_stranger_cannot_blacken_a_worker(lead: Lead) -> None:
     forged = bytearray(lead.frame("w1"))
     forged[200] ^= 1  # within the signed header
