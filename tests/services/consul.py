@@ -9,13 +9,19 @@ import http.client
 import json
 import os
 import shutil
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 from services import debian
 from services.missing import ServiceMissingError
-from services.process import ServiceProcess, free_ports
+from services.process import (
+    START_TIMEOUT_S,
+    ServiceFailedError,
+    ServiceProcess,
+    free_ports,
+)
 
 SESSION_TTL_MIN = "100ms"
 HOW_TO_GET = (
@@ -89,8 +95,13 @@ def start_three(directory: Path, program: Path) -> list[ConsulServer]:
         _start(directory / f"server-{i + 1}", program, triple, bootstrap_expect=3, retry_join=join)
         for i, triple in enumerate(triples)
     ]
+    until_s = time.monotonic() + START_TIMEOUT_S
     for server in servers:
         server.process.wait_until_ready()
+        while not _is_registered(server.host_port):
+            if time.monotonic() > until_s:
+                raise ServiceFailedError(f"the others do not know Consul at {server.host_port}")
+            time.sleep(0.05)
     return servers
 
 
@@ -132,15 +143,16 @@ def _start(
         f"Consul at {host_port}",
         [str(program), "agent", f"-config-file={path}"],
         directory,
-        lambda: _is_registered(host_port, f"test-{http_port}"),
+        lambda: _leader(host_port) != "",
     )
     return ConsulServer(host_port, process)
 
 
-def _is_registered(host_port: str, node: str) -> bool:
-    """Whether the servers have a leader that knows this one: before, it takes no sessions."""
-    nodes = _ask(host_port, f"/v1/catalog/node/{node}")
-    return isinstance(nodes, dict) and nodes.get("Node") is not None
+def _is_registered(host_port: str) -> bool:
+    """Whether the leading server knows this one: before, it takes no sessions from it."""
+    node = f"test-{host_port.rpartition(':')[2]}"
+    known = _ask(host_port, f"/v1/catalog/node/{node}")
+    return isinstance(known, dict) and known.get("Node") is not None
 
 
 def _leader(host_port: str) -> str:
