@@ -2,10 +2,8 @@
 
 import http.server
 import json
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,50 +12,27 @@ from typing import Any
 
 import pytest
 
-EXECUTABLE = Path(sys.executable).with_name("pliska")
+from services.commands import Commands, Run, Start
+
 PATIENCE_S = 30.0
 
-Start = Callable[..., subprocess.Popen[str]]
-Run = Callable[..., subprocess.CompletedProcess[str]]
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Iterator[Commands]:
+    """Runs the installed command on a store of its own, and ends it with the test."""
+    commands = Commands("service", tmp_path)
+    yield commands
+    commands.end()
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts the installed command on a store of its own, and ends it with the test."""
-    processes: list[subprocess.Popen[str]] = []
-    environment = {
-        **os.environ,
-        "PLISKA_STORE": f"embedded:{tmp_path / 'store'}",
-        "NO_COLOR": "1",
-        "COLUMNS": "200",
-    }
-
-    def start_one(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [EXECUTABLE, "service", *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        processes.append(process)
-        return process
-
-    yield start_one
-    for process in processes:
-        process.kill()
-        process.communicate()
+def start(commands: Commands) -> Start:
+    return commands.start
 
 
 @pytest.fixture
-def run(start: Start) -> Run:
-    def run_one(*arguments: str) -> subprocess.CompletedProcess[str]:
-        process = start(*arguments)
-        out, err = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
-
-    return run_one
+def run(commands: Commands) -> Run:
+    return commands.run
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
