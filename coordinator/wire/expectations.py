@@ -84,6 +84,27 @@ class Seconds:
 
 
 @dataclass(frozen=True, slots=True)
+class Real:
+    """A number in a closed range."""
+
+    least: float
+    most: float
+
+    @property
+    def description(self) -> str:
+        """The range in words."""
+        return f"a number from {self.least:g} to {self.most:g}"
+
+    def accept(self, value: object) -> float:
+        """The number as a float; whole numbers are taken too."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UnexpectedValueError(f"is {kind_of(value)}")
+        if not self.least <= value <= self.most:
+            raise UnexpectedValueError(f"is {value}")
+        return float(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """A text that matches a pattern; `wording` says the pattern in words."""
 

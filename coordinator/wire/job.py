@@ -18,6 +18,7 @@ from pliska.coordinator.wire.expectations import (
     Arguments,
     Choice,
     OtherKeys,
+    Real,
     Seconds,
     Text,
     Whole,
@@ -27,6 +28,7 @@ from pliska.coordinator.wire.limits import CONNECTIONS_MAX
 from pliska.coordinator.wire.toml_lines import TomlLines
 
 __all__ = [
+    "Audit",
     "Checkpoint",
     "Data",
     "Evaluate",
@@ -34,6 +36,7 @@ __all__ = [
     "JobFileError",
     "Model",
     "Optimizer",
+    "Reputation",
     "Rounds",
     "Rule",
     "load_job",
@@ -163,6 +166,50 @@ class Evaluate:
 
 
 @dataclass(frozen=True, slots=True)
+class Audit:
+    """What is kept and repeated so that rounds can be checked later.
+
+    Attributes:
+        keep_rounds: So many of the newest rounds keep their gradients as they
+            came, for `pliska audit replay`; 0 keeps none. Signed headers, verdicts
+            and evidence are always kept.
+        recompute: Share of the gradients that the leader computes again from
+            the worker's batch, drawn after the round is committed.
+        tolerance: Distance from the recomputed gradient, as a share of its
+            length, from which the worker is convicted. Equal software on equal
+            machines gives equal bits; others differ by rounding.
+    """
+
+    keep_rounds: Annotated[int, Whole(0, ROUNDS_MAX)] = 0
+    recompute: Annotated[float, Real(0.0, 1.0)] = 0.0
+    tolerance: Annotated[float, Real(0.0, 1.0)] = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Reputation:
+    """What a worker's conduct means for its next gradients.
+
+    Attributes:
+        memory_rounds: One gradient moves suspicion by 1 / memory_rounds.
+        outlier: Squared distance to the aggregate, as a multiple of the median
+            worker's, from which a gradient counts against its worker. Honest
+            gradients differ by sampling noise, which stays within a small factor.
+        probation_above: Suspicion, 0 to 1, from which a worker is on probation.
+        clear_below: Suspicion under which it is in good standing again.
+        quarantine_above: Suspicion from which its gradients are refused.
+        quarantine_rounds: How long its first quarantine lasts; each further one
+            lasts twice as long as the one before. 0: nobody is ever kept out.
+    """
+
+    memory_rounds: Annotated[float, Real(1.0, 10_000.0)] = 8.0
+    outlier: Annotated[float, Real(1.0, 1e6)] = 4.0
+    probation_above: Annotated[float, Real(0.0, 1.0)] = 0.5
+    clear_below: Annotated[float, Real(0.0, 1.0)] = 0.2
+    quarantine_above: Annotated[float, Real(0.0, 1.0)] = 0.8
+    quarantine_rounds: Annotated[int, Whole(0, ROUNDS_MAX)] = 20
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One job file, every value checked.
 
@@ -176,6 +223,8 @@ class Job:
         rounds: How many rounds there are, and when one closes.
         checkpoint: When the whole state is written.
         evaluate: When the model is measured.
+        audit: What is kept and repeated so that rounds can be checked.
+        reputation: What a worker's conduct means for its next gradients.
         text: The file itself, as it is published for the workers.
         source: Where the text came from, for messages.
     """
@@ -188,6 +237,8 @@ class Job:
     rounds: Rounds
     checkpoint: Checkpoint
     evaluate: Evaluate
+    audit: Audit
+    reputation: Reputation
     text: str = field(repr=False)
     source: str
     seed: Annotated[int, Whole(0, 2**63 - 1)] = 0
@@ -252,3 +303,26 @@ def _require_order(job: Job) -> None:
             f"after rounds.deadline_s ({rounds.deadline_s:g})",
             f"write at most {rounds.deadline_s:g}, or a later deadline_s",
         )
+    _require_hysteresis(job)
+
+
+def _require_hysteresis(job: Job) -> None:
+    """Refuse thresholds in an order in which a worker would go to and fro."""
+    reputation = job.reputation
+    in_order = (
+        ("clear_below", reputation.clear_below, "probation_above", reputation.probation_above),
+        (
+            "probation_above",
+            reputation.probation_above,
+            "quarantine_above",
+            reputation.quarantine_above,
+        ),
+    )
+    for low, low_value, high, high_value in in_order:
+        if low_value > high_value:
+            raise JobFileError(
+                job.source,
+                job.line_of(f"reputation.{low}"),
+                f"reputation.{low} is {low_value:g}, above reputation.{high} ({high_value:g})",
+                f"write at most {high_value:g}, or a higher {high}",
+            )

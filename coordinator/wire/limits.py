@@ -50,6 +50,8 @@ REPLY_BYTES_MAX = 64 * KIB
 """One reply in JSON."""
 REASON_CHARACTERS_MAX = 1024
 """The reason in a reply or a receipt; a longer one is cut by its sender."""
+WHY_CHARACTERS_MAX = 200
+"""The reason for a worker's standing; a longer one is cut."""
 
 # What an HTTP server holds for strangers.
 CONNECTIONS_MAX = 1024
