@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 
 from pliska.coordinator.errors import DamagedStateError, ModelStateError
+from pliska.coordinator.state_manifest import in_order
 from pliska.coordinator.training_state import tensor_bytes
 
 _DTYPES = {
@@ -39,8 +40,7 @@ def encode_tensors(tensors: Mapping[str, torch.Tensor]) -> Iterator[bytes | memo
     Raises:
         ModelStateError: a dtype that the format does not know.
     """
-    # Wider elements first keep every tensor aligned to its own element.
-    ordered = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    ordered = in_order(tensors)
     header: dict[str, object] = {}
     offset = 0
     for name in ordered:

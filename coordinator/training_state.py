@@ -4,17 +4,15 @@ A value with a digest, made by the model and kept by checkpoints. It knows
 neither modules nor files.
 """
 
-import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from pliska.coordinator.state_manifest import StateManifest, StateTensor, in_order, leaves_of
 from pliska.coordinator.wire import hash_tree
-
-_DOMAIN = b"pliska/training-state/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +29,30 @@ class TrainingState:
     settings: Mapping[str, Any]
 
     def digest(self) -> bytes:
-        """Return the SHA-256 of the canonical bytes, 32 bytes.
+        """Return the digest of its manifest, 32 bytes; it covers settings, names and bytes."""
+        return self.sealed()[0].digest
 
-        They are the settings as sorted JSON, then for each tensor in order of
-        its name: name, dtype, shape, and the SHA-256 of its elements in C order.
-        Lengths stand before whatever varies, so no two states share their bytes.
+    def sealed(self) -> tuple[StateManifest, bytes]:
+        """Hash all of it; return its manifest, and the leaves below the manifest's root, joined.
+
+        Raises:
+            ModelStateError: A dtype that states do not have.
+            ValueError: A setting is NaN or infinite.
         """
-        hasher = hashlib.sha256(_DOMAIN)
-        _add(hasher, settings_bytes(self.settings))
-        for name in sorted(self.tensors):
-            tensor = self.tensors[name]
-            _add(hasher, name.encode())
-            _add(hasher, dtype_name(tensor.dtype).encode())
-            _add(hasher, json.dumps(list(tensor.shape)).encode())
-            hasher.update(hashlib.sha256(tensor_bytes(tensor)).digest())
-        return hasher.digest()
+        views = list(self.views())
+        leaves = list(leaves_of(views))
+        root = hash_tree.root(leaves, sum(view.nbytes for view in views))
+        entries = tuple(
+            StateTensor(name, dtype_name(tensor.dtype), tuple(tensor.shape))
+            for name, tensor in ((name, self.tensors[name]) for name in in_order(self.tensors))
+        )
+        manifest = StateManifest(settings_bytes(self.settings).decode(), entries, root)
+        return manifest, b"".join(leaves)
+
+    def views(self) -> Iterator[memoryview]:
+        """Yield the bytes of the tensors in the order that the manifest lists them in."""
+        for name in in_order(self.tensors):
+            yield tensor_bytes(self.tensors[name])
 
 
 def settings_bytes(settings: Mapping[str, Any]) -> bytes:
@@ -77,8 +84,3 @@ def vector_digest(vector: torch.Tensor) -> bytes:
     """
     view = tensor_bytes(vector)
     return hash_tree.root(hash_tree.leaves(view), view.nbytes)
-
-
-def _add(hasher: "hashlib._Hash", field: bytes) -> None:
-    hasher.update(len(field).to_bytes(8, "little"))
-    hasher.update(field)
