@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 TEXT_LENGTH_MAX = 1000
 DEPTH_MAX = 8
@@ -60,6 +60,27 @@ class Whole:
         if not self.least <= value <= self.most:
             raise UnexpectedValueError(f"is {value}")
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class WholeOrAuto:
+    """A whole number in a closed range, or "auto": to be found out while it runs."""
+
+    least: int
+    most: int
+
+    @property
+    def description(self) -> str:
+        """The range in words."""
+        return f'"auto" or {Whole(self.least, self.most).description}'
+
+    def accept(self, value: object) -> int | Literal["auto"]:
+        """The number itself, or the word."""
+        if isinstance(value, str):
+            if value != "auto":
+                raise UnexpectedValueError(f"is {value!r}")
+            return "auto"
+        return Whole(self.least, self.most).accept(value)
 
 
 @dataclass(frozen=True, slots=True)

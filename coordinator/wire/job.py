@@ -11,7 +11,7 @@ bound on n and f and the optimizer's parameters, and names their line with
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pliska.coordinator.wire.errors import JobFileError
 from pliska.coordinator.wire.expectations import (
@@ -22,6 +22,7 @@ from pliska.coordinator.wire.expectations import (
     Seconds,
     Text,
     Whole,
+    WholeOrAuto,
 )
 from pliska.coordinator.wire.job_reader import JOB_FILE_BYTES_MAX, read_values
 from pliska.coordinator.wire.limits import CONNECTIONS_MAX
@@ -31,6 +32,7 @@ __all__ = [
     "Audit",
     "Checkpoint",
     "Data",
+    "Durable",
     "Evaluate",
     "Job",
     "JobFileError",
@@ -48,6 +50,8 @@ WORKERS_MAX = CONNECTIONS_MAX // 4
 ROUNDS_MAX = 10**9
 BATCH_MAX = 2**20
 DEADLINE_MAX_S = 86_400.0
+REPLICAS_MAX = 8
+DURABLE_EVERY_MAX = 1000
 
 _NAME = Text(
     r"[a-z0-9][a-z0-9_-]{0,62}",
@@ -155,6 +159,30 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Durable:
+    """What must have happened before a round is committed, and how long its update is kept.
+
+    Attributes:
+        replicas: Standbys that have a round's log entry on a disk of their own
+            before the round is committed. A number is strict: with fewer standbys
+            the round waits, and status says so. "auto": one where a standby
+            follows, none else. 0 for coordinators that share a storage that is
+            safe by itself.
+        every: Rounds from one that is committed to the next. With n above 1 a
+            failover takes back at most n - 1 rounds; the last round, those with a
+            checkpoint, and the last one of a leader that is told to go are
+            committed too.
+        keep_rounds: So many of the newest rounds keep their aggregates in the
+            log; what recovery, a standby that follows or `audit.keep_rounds` needs
+            stays in any case. Commit records and their annexes are never removed.
+    """
+
+    replicas: Annotated[int | Literal["auto"], WholeOrAuto(0, REPLICAS_MAX)] = "auto"
+    every: Annotated[int, Whole(1, DURABLE_EVERY_MAX)] = 1
+    keep_rounds: Annotated[int, Whole(0, ROUNDS_MAX)] = 100
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluate:
     """When the model is measured on the test data.
 
@@ -222,6 +250,7 @@ class Job:
         optimizer: How the model takes a step.
         rounds: How many rounds there are, and when one closes.
         checkpoint: When the whole state is written.
+        durable: What must have happened before a round is committed.
         evaluate: When the model is measured.
         audit: What is kept and repeated so that rounds can be checked.
         reputation: What a worker's conduct means for its next gradients.
@@ -236,6 +265,7 @@ class Job:
     optimizer: Optimizer
     rounds: Rounds
     checkpoint: Checkpoint
+    durable: Durable
     evaluate: Evaluate
     audit: Audit
     reputation: Reputation

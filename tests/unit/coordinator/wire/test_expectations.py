@@ -13,6 +13,7 @@ from pliska.coordinator.wire.expectations import (
     Text,
     UnexpectedValueError,
     Whole,
+    WholeOrAuto,
 )
 
 WORD = Text(r"\w+", "a word")
@@ -30,6 +31,9 @@ def nested(depth: int) -> Mapping[str, object]:
     [
         (Whole(1, 10), 1),
         (Whole(1, 10), 10),
+        (WholeOrAuto(0, 8), 0),
+        (WholeOrAuto(0, 8), 8),
+        (WholeOrAuto(0, 8), "auto"),
         (Seconds(0.5, 2.0), 0.5),
         (Seconds(0.5, 2.0), 2),
         (WORD, "a" * TEXT_LENGTH_MAX),
@@ -53,6 +57,9 @@ def test_a_value_at_the_limit_is_accepted(expected: Expectation, value: object) 
         (Whole(1, 10), [3], "is a list"),
         (Whole(1, 10), {}, "is a table"),
         (Whole(1, 10), datetime.date(2020, 1, 1), "is a date or time"),
+        (WholeOrAuto(0, 8), 9, "is 9"),
+        (WholeOrAuto(0, 8), True, "is true or false"),
+        (WholeOrAuto(0, 8), "one", "is 'one'"),
         (Seconds(0.5, 2.0), 2.1, "is 2.1"),
         (Seconds(0.5, 2.0), float("nan"), "is nan"),
         (Seconds(0.5, 2.0), False, "is true or false"),
