@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, ClassVar
 
+from pliska.coordinator.annex import NO_ANNEX
+from pliska.coordinator.attendance import NOBODY_ASKED, Attendance
 from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.standing import STANDINGS_MAX, Conviction, StandingChange
 from pliska.coordinator.wire.encoding import Digest, Length, Name, Unique
 from pliska.coordinator.wire.errors import WireError
 from pliska.coordinator.wire.job import WORKERS_MAX
@@ -28,6 +31,8 @@ RECORD_BYTES_MAX = 8 * 2**20
 """Largest signed record that is read; `WORKERS_MAX` contributions fit."""
 PARAMETERS_MAX = 64
 """Parameters of one rule."""
+CONVICTIONS_MAX = WORKERS_MAX
+"""Convictions that one record takes in; more wait for the next one."""
 GENESIS = bytes(32)
 """Stands for the digest of the record before the first one."""
 
@@ -41,7 +46,13 @@ class Contribution:
         verdict: `kept`, `outvoted` or `refused`, as the rule reports it.
         weight: Its share of the aggregate, 0 to 1.
         score: How suspicious it looked (see `aggregation.WorkerReport`).
+        margin: How clearly the rule decided, in the rule's own terms.
         reason: The same for people.
+        lag: Versions that the model had advanced since the one that the
+            gradient was computed on; its slot's round is `round - lag`.
+        damping: Factor, 0 to 1, on the gradient before the rule saw it.
+        buffer: Number of the buffer that it was averaged in before the rule;
+            None: a row of its own.
     """
 
     worker: Name
@@ -50,7 +61,11 @@ class Contribution:
     verdict: Name
     weight: float
     score: float
+    margin: float = 0.0
     reason: Annotated[str, Length(0, 4 * REASON_CHARACTERS_MAX)]
+    lag: int = 0
+    damping: float = 1.0
+    buffer: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +85,10 @@ class CommitRecord:
         learning_rate: Of the step.
         seed: Of the round.
         aggregate_digest: Root of the hash tree over the aggregate's float32 bytes.
+        annex_digest: Of the annex in the log: signed headers and standings.
+        attendance: Who came when, and who did not.
+        convictions: What evidence proved since the record before.
+        changes: Workers whose standing changed, each with its reason; sorted by worker.
         previous: Digest of the record before it, or `GENESIS`.
         issued_at: Seconds since 1970 by the leader's clock; advisory only.
     """
@@ -93,6 +112,10 @@ class CommitRecord:
     learning_rate: float
     seed: int
     aggregate_digest: Digest
+    annex_digest: Digest = NO_ANNEX.digest
+    attendance: Attendance = NOBODY_ASKED
+    convictions: Annotated[tuple[Conviction, ...], Length(0, CONVICTIONS_MAX)] = ()
+    changes: Annotated[tuple[StandingChange, ...], Length(0, STANDINGS_MAX)] = ()
     previous: Digest
     issued_at: float
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from pliska.aggregation import AggregationError, GradientBuffer
 from pliska.coordinator.admission import Acceptable
+from pliska.coordinator.attendance import Attendance, arrivals
 from pliska.coordinator.members import Members
 from pliska.coordinator.publisher import Publisher
 from pliska.coordinator.round import advance, next_tick
@@ -84,6 +85,7 @@ class RoundDriver:
         self._now = now
         self._effects: asyncio.Queue[Effect | None] = asyncio.Queue()
         self._transfers: dict[str, asyncio.Task[Any]] = {}
+        self._arrived: dict[str, float] = {}
         self._is_over = False
 
     @property
@@ -121,6 +123,7 @@ class RoundDriver:
 
     def complete(self, offer: Offered) -> Answer:
         """Report a payload that is verified and lies in its row; ACCEPTED: the round counts it."""
+        self._arrived[offer.worker] = self._now() - self._state.since
         self._advance(Received(offer))
         slot = self._state.slots.get(offer.worker)
         if slot is not None and slot.state is SlotState.FROZEN:
@@ -228,6 +231,7 @@ class RoundDriver:
             case Commit():
                 await in_thread(self._stepper.commit)
                 self._stepper.advance()
+                self._arrived.clear()
                 self._advance(Committed())
             case Publish():
                 is_final = self._state.phase is Phase.FINISHED
@@ -240,12 +244,25 @@ class RoundDriver:
         await self._end_transfers()
         try:
             await in_thread(
-                self._stepper.aggregate, self._buffer, effect.refused, self._state.slots
+                self._stepper.aggregate,
+                self._buffer,
+                effect.refused,
+                self._state.slots,
+                self._attendance(),
             )
         except AggregationError as error:
             self._advance(AggregationFailed(str(error)))
         else:
             self._advance(Aggregated())
+
+    def _attendance(self) -> Attendance:
+        """Say who came to the round that was just sealed."""
+        state = self._state
+        filled = state.workers_in(SlotState.FILLED)
+        return Attendance(
+            arrivals=arrivals({worker: self._arrived[worker] for worker in filled}),
+            absent=tuple(sorted(set(state.members) - set(state.slots))),
+        )
 
     async def _end_transfers(self) -> None:
         """Break off what is still being received; after this, rows change no more."""

@@ -124,7 +124,7 @@ class Intake:
             check_sizes(header, self.manifest, body.remaining)
         except RefusedError as error:
             return self._answer(header, error.code, str(error))
-        offer = Offered(header.worker, header.incarnation, header.payload_root)
+        offer = Offered(header.worker, header.incarnation, header.payload_root, verified.signed)
         answer = self.driver.offer(offer)
         self.members.use_seq(header.worker, header.seq)
         if answer.code is ReplyCode.DUPLICATE:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published, Publisher
 from pliska.coordinator.recovery import recover
 from pliska.coordinator.round_state import Phase, RoundOptions, RoundState
+from pliska.coordinator.standing import Standing
 from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.storage import Storage
@@ -99,6 +100,7 @@ class Leading:
             rule=rule_named(job.rule.name, **job.rule.parameters),
             model=model,
             head=head,
+            standings=_standings(head, means),
             log=UpdateLog(means.storage, job.name),
             storage=means.storage,
             checkpoints=self._checkpoints,
@@ -239,6 +241,14 @@ def _recover(
         log.warning("job=%s skipped=%s", job.name, reason)
     log.info("job=%s epoch=%d version=%d", job.name, leadership.epoch, recovered.version)
     return recovered.model, head, Committer(means.directory, leadership, record)
+
+
+def _standings(head: Commit | None, means: Means) -> Mapping[str, Standing]:
+    """Read how the workers stand after the last round, so that a new leader goes on from there."""
+    if head is None:
+        return {}
+    entry = UpdateLog(means.storage, means.job.name).read(head.record.version, head.digest)
+    return entry.annex.by_worker()
 
 
 def _signed_by(keyring: Keyring, key_id: str) -> bytes | None:

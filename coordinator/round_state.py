@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
-from pliska.coordinator.wire import ReplyCode
+from pliska.coordinator.wire import ReplyCode, Signed
 
 
 class Phase(StrEnum):
@@ -38,11 +38,16 @@ class SlotState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A verified header of this round asks for its worker's slot."""
+    """A verified header of this round asks for its worker's slot.
+
+    Attributes:
+        header: As it was signed; the same gradient may come under several.
+    """
 
     worker: str
     incarnation: bytes
     root: bytes
+    header: Signed | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ from typing import Annotated
 from pliska.coordinator.wire.encoding import Digest, Length, Name
 from pliska.coordinator.wire.limits import WHY_CHARACTERS_MAX
 
+STANDINGS_MAX = 4096
+"""Workers that are remembered; beyond, those in good standing seen longest ago are forgotten."""
+
 Why = Annotated[str, Length(0, 4 * WHY_CHARACTERS_MAX)]
 """A short reason, for people."""
 

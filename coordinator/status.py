@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pliska.coordinator.members import Members
-from pliska.coordinator.reputation import Standing
 from pliska.coordinator.round_state import RoundState
+from pliska.coordinator.standing import Standing
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.tally import Tally
 from pliska.coordinator.wire.job import Job
@@ -63,7 +63,7 @@ def _workers(
             "worker": worker,
             "is_here": worker in present,
             "slot": state.slots[worker].state.value if worker in state.slots else None,
-            **_standing(stepper.standings.get(worker, Standing())),
+            **_standing(stepper.standings.get(worker, Standing(worker=worker))),
             "replies": dict(tally.of_worker(worker)),
         }
         for worker in sorted({*present, *stepper.standings})
@@ -72,10 +72,15 @@ def _workers(
 
 def _standing(standing: Standing) -> dict[str, Any]:
     return {
+        "standing": standing.state.value,
+        "since_round": standing.since,
         "suspicion": round(standing.suspicion, 4),
         "is_suspected": standing.is_suspected,
         "was_suspected": standing.was_suspected,
         "rounds": standing.rounds,
+        "cut": standing.cut,
+        "cut_share": round(standing.cut_share, 4),
         "offences": standing.offences,
         "last_offence": standing.reason or None,
+        "quarantines": standing.quarantines,
     }

@@ -14,19 +14,28 @@ from types import MappingProxyType
 import torch
 
 from pliska.aggregation import Aggregation, GradientBuffer, Rule, Verdict
+from pliska.coordinator.annex import Annex
+from pliska.coordinator.attendance import Attendance
 from pliska.coordinator.checkpoint import Checkpoint
 from pliska.coordinator.checkpoint_writer import CheckpointWriter
-from pliska.coordinator.commit import GENESIS, Commit, CommitRecord, Contribution
+from pliska.coordinator.commit import (
+    CONVICTIONS_MAX,
+    GENESIS,
+    Commit,
+    CommitRecord,
+    Contribution,
+)
 from pliska.coordinator.committer import Committer
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published
-from pliska.coordinator.reputation import Conduct, ReputationOptions, Standing, judge
+from pliska.coordinator.reputation import changes, judge
 from pliska.coordinator.round_state import Slot
+from pliska.coordinator.standing import Conviction, Standing
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.tensor_file import encode_tensors
 from pliska.coordinator.training_state import tensor_bytes, vector_digest
 from pliska.coordinator.update_log import UpdateLog
-from pliska.coordinator.wire import Signer
+from pliska.coordinator.wire import Signed, Signer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX
 from pliska.coordinator.wire.seed import derive_seed
@@ -51,7 +60,7 @@ class _Prepared:
 
     commit: Commit
     aggregate: torch.Tensor
-    standings: Mapping[str, Standing]
+    annex: Annex
 
 
 class Stepper:
@@ -65,6 +74,7 @@ class Stepper:
         rule: Rule,
         model: TrainingModel,
         head: Commit | None,
+        standings: Mapping[str, Standing],
         log: UpdateLog,
         storage: Storage,
         checkpoints: CheckpointWriter,
@@ -80,6 +90,7 @@ class Stepper:
             rule: Combines the rows.
             model: At the state that `head` names.
             head: The last commit; None before the first round.
+            standings: Of the workers after it.
             log: Takes an entry before each commit.
             storage: Takes the last version as a safetensors file.
             checkpoints: Takes the whole state now and then.
@@ -95,7 +106,7 @@ class Stepper:
             record_digest=head.digest if head else GENESIS,
         )
         self.last_commit = head
-        self.standings: Mapping[str, Standing] = {}
+        self.standings = standings
         self._rule = rule
         self._model = model
         self.model_file: str | None = None
@@ -106,7 +117,12 @@ class Stepper:
         self._signer = signer
         self._wall_time = wall_time
         self._closed: OrderedDict[int, Mapping[str, bytes]] = OrderedDict()
+        self._convictions: dict[bytes, Conviction] = {}
         self._prepared: _Prepared | None = None
+
+    def convict(self, conviction: Conviction) -> None:
+        """Let the next commit record take a conviction in."""
+        self._convictions[conviction.evidence] = conviction
 
     @property
     def closed(self) -> Mapping[int, Mapping[str, bytes]]:
@@ -114,7 +130,11 @@ class Stepper:
         return MappingProxyType(self._closed)
 
     def aggregate(
-        self, buffer: GradientBuffer, refused: Mapping[str, str], slots: Mapping[str, Slot]
+        self,
+        buffer: GradientBuffer,
+        refused: Mapping[str, str],
+        slots: Mapping[str, Slot],
+        attendance: Attendance,
     ) -> None:
         """Combine the filled rows and step the model in memory.
 
@@ -123,6 +143,7 @@ class Stepper:
             refused: Workers whose content was bad, each with its reason; each
                 spends one of the rule's f.
             slots: Every worker's offer of this round.
+            attendance: Who came when.
 
         Raises:
             AggregationError: The rows are too few or too many are bad; the
@@ -133,12 +154,8 @@ class Stepper:
         learning_rate = self._model.learning_rate
         base_digest = self.head.parameters_digest
         self._model.apply(aggregation.vector)
-        record = self._record(aggregation, slots, base_digest, learning_rate)
-        self._prepared = _Prepared(
-            commit=Commit.sign(record, self._signer),
-            aggregate=aggregation.vector,
-            standings=judge(self.standings, _conducts(aggregation), ReputationOptions()),
-        )
+        record, annex = self._record(aggregation, slots, attendance, base_digest, learning_rate)
+        self._prepared = _Prepared(Commit.sign(record, self._signer), aggregation.vector, annex)
 
     def commit(self) -> None:
         """Make the step durable and commit it; `advance` follows.
@@ -148,7 +165,7 @@ class Stepper:
             GrantLostError: This coordinator no longer leads.
         """
         prepared = self._require_prepared()
-        self._log.write(prepared.commit, prepared.aggregate)
+        self._log.write(prepared.commit, prepared.aggregate, prepared.annex)
         self._committer.commit(prepared.commit)
 
     def advance(self) -> None:
@@ -160,7 +177,9 @@ class Stepper:
         record = prepared.commit.record
         self._prepared = None
         self.last_commit = prepared.commit
-        self.standings = prepared.standings
+        self.standings = prepared.annex.by_worker()
+        for conviction in record.convictions:
+            self._convictions.pop(conviction.evidence, None)
         self.head = Head(record.version, record.parameters_digest, prepared.commit.digest)
         self._close(record)
 
@@ -215,12 +234,17 @@ class Stepper:
         self,
         aggregation: Aggregation[torch.Tensor],
         slots: Mapping[str, Slot],
+        attendance: Attendance,
         base_digest: bytes,
         learning_rate: float,
-    ) -> CommitRecord:
+    ) -> tuple[CommitRecord, Annex]:
         version = self.head.version + 1
         parameters = sorted(self.job.rule.parameters.items())
-        return CommitRecord(
+        contributions = _contributions(aggregation, slots)
+        convictions = tuple(self._convictions.values())[:CONVICTIONS_MAX]
+        standings = judge(self.standings, version, contributions, convictions, self.job.reputation)
+        annex = Annex(headers=_headers(contributions, slots), standings=tuple(standings.values()))
+        record = CommitRecord(
             job=self.job.name,
             epoch=self.epoch,
             round=version,
@@ -232,13 +256,18 @@ class Stepper:
             state_digest=self._model.state_digest(),
             rule=self.job.rule.name,
             rule_parameters=tuple((name, json.dumps(value)) for name, value in parameters),
-            contributions=_contributions(aggregation, slots),
+            contributions=contributions,
             learning_rate=learning_rate,
             seed=self._seed(version),
             aggregate_digest=vector_digest(aggregation.vector),
+            annex_digest=annex.digest,
+            attendance=attendance,
+            convictions=convictions,
+            changes=changes(self.standings, standings),
             previous=self.head.record_digest,
             issued_at=self._wall_time(),
         )
+        return record, annex
 
 
 def _contributions(
@@ -252,17 +281,16 @@ def _contributions(
             verdict=entry.verdict.value,
             weight=entry.weight,
             score=entry.score,
+            margin=entry.margin,
             reason=entry.reason[:REASON_CHARACTERS_MAX],
         )
         for entry in sorted(aggregation.report, key=lambda entry: entry.worker)
     )
 
 
-def _conducts(aggregation: Aggregation[torch.Tensor]) -> dict[str, Conduct]:
-    return {
-        entry.worker: Conduct(
-            deviation=None if entry.verdict is Verdict.REFUSED else entry.score,
-            reason=entry.reason,
-        )
-        for entry in aggregation.report
-    }
+def _headers(
+    contributions: tuple[Contribution, ...], slots: Mapping[str, Slot]
+) -> tuple[Signed, ...]:
+    """Return the signed headers of the contributions, in their order."""
+    headers = (slots[contribution.worker].offer.header for contribution in contributions)
+    return tuple(header for header in headers if header is not None)

@@ -6,14 +6,21 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from pliska.coordinator.attendance import Attendance
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord, break_in_chain
 from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.standing import Conviction, StandingChange, StandingState
 from pliska.coordinator.storage import LocalStorage
 from pliska.coordinator.wire.errors import MalformedError
 from pliska.coordinator.wire.job import WORKERS_MAX
 from pliska.coordinator.wire.messages import Receipt
 from pliska.coordinator.wire.reply_codes import ReplyCode
 from pliska.coordinator.wire.signing import Signer
+
+CONVICTION = Conviction(worker="w1", offence="equivocation", evidence=bytes(32), reason="twice")
+CHANGE = StandingChange(
+    worker="w1", before=StandingState.GOOD, after=StandingState.QUARANTINE, reason="twice"
+)
 
 KeyLookup = Callable[[str], bytes | None]
 
@@ -55,6 +62,10 @@ def test_every_field_changes_the_digest(commits: list[Commit], signer: Signer) -
         {"learning_rate": 0.5},
         {"seed": 9},
         {"aggregate_digest": bytes(32)},
+        {"annex_digest": bytes(32)},
+        {"attendance": Attendance(absent=("w9",))},
+        {"convictions": (CONVICTION,)},
+        {"changes": (CHANGE,)},
         {"previous": bytes(31) + b"\1"},
         {"issued_at": 1.0},
     ]

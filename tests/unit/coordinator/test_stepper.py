@@ -11,6 +11,7 @@ from training.leadership import LIFE, Lead
 from training.toy_job import toy_job
 
 from pliska.aggregation import AggregationError, GradientBuffer, rule_named
+from pliska.coordinator.attendance import Attendance
 from pliska.coordinator.checkpoint import CheckpointStore
 from pliska.coordinator.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
@@ -45,7 +46,7 @@ class Bench:
             worker: Slot(Offered(worker, LIFE, worker.encode() * 16), SlotState.FILLED)
             for worker in WORKERS
         }
-        self.stepper.aggregate(self.buffer, refused, slots)
+        self.stepper.aggregate(self.buffer, refused, slots, Attendance())
 
     def round(self, value: float = 1.0, refused: Mapping[str, str] | None = None) -> CommitRecord:
         self.aggregate(value, refused)
@@ -66,6 +67,7 @@ def bench(lead_toy: Callable[..., Lead]) -> Bench:
         rule=rule_named(job.rule.name, **job.rule.parameters),
         model=model,
         head=None,
+        standings={},
         log=UpdateLog(lead.storage, job.name),
         storage=lead.storage,
         checkpoints=checkpoints,

@@ -90,5 +90,5 @@ def test_another_record_under_the_name_is_refused_with_its_epoch(
     stale = lead(tiny_job(), leader.storage, epoch=7).run_round()
     path_of(leader, log, commit).write_bytes(path_of(leader, log, stale).read_bytes())
 
-    with pytest.raises(DamagedStateError, match=r"holds another commit record .*epoch 7"):
+    with pytest.raises(DamagedStateError, match=r"it holds another commit record .*epoch 7"):
         log.read(1, commit.digest)
