@@ -50,6 +50,8 @@ WORKERS_MAX = CONNECTIONS_MAX // 4
 ROUNDS_MAX = 10**9
 BATCH_MAX = 2**20
 DEADLINE_MAX_S = 86_400.0
+STALENESS_MAX = 63
+"""Versions that the model may have advanced since the base of a gradient that is still taken."""
 REPLICAS_MAX = 8
 DURABLE_EVERY_MAX = 1000
 
@@ -136,6 +138,9 @@ class Rounds:
         deadline_s: So long after it opened, a round without its quorum starts
             again with the workers that are there, and says why; at least
             `soft_deadline_s`.
+        soft_deadline_spread: Once it is known how long gradients take, the soft
+            deadline is their median and so many median absolute deviations,
+            but never below `soft_deadline_s` or above `deadline_s`.
     """
 
     count: Annotated[int, Whole(1, ROUNDS_MAX)]
@@ -143,6 +148,62 @@ class Rounds:
     quorum: Annotated[int, Whole(1, WORKERS_MAX)]
     soft_deadline_s: Annotated[float, Seconds(0.01, DEADLINE_MAX_S)] = 2.0
     deadline_s: Annotated[float, Seconds(0.01, DEADLINE_MAX_S)] = 10.0
+    soft_deadline_spread: Annotated[float, Real(0.0, 1000.0)] = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChoice:
+    """How gradients meet a version, until `pliska job mode` says otherwise.
+
+    Attributes:
+        start: The mode of the first round.
+        policy: `manual`, or `auto`: the leader goes to and fro between the modes by
+            the share of workers that are stragglers.
+        patience: Rounds in a row that must speak for another mode before `auto`
+            goes there.
+    """
+
+    start: Annotated[str, Choice(("synchronous", "asynchronous", "hybrid"))] = "synchronous"
+    policy: Annotated[str, Choice(("manual", "auto"))] = "manual"
+    patience: Annotated[int, Whole(1, ROUNDS_MAX)] = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Hybrid:
+    """The hybrid mode: a round closes with so many gradients, none of them too old.
+
+    Attributes:
+        buffer: Gradients, each of another worker, that close a round at once;
+            0: as many as `rounds.quorum`.
+        staleness_max: Versions that the model may have advanced since a
+            gradient's base.
+        damping: A gradient that is `lag` versions old counts
+            `(1 + lag) ** -damping`.
+    """
+
+    buffer: Annotated[int, Whole(0, WORKERS_MAX)] = 0
+    staleness_max: Annotated[int, Whole(1, STALENESS_MAX)] = 8
+    damping: Annotated[float, Real(0.0, 10.0)] = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Asynchronous:
+    """The asynchronous mode: a gradient counts as soon as it comes.
+
+    Attributes:
+        buffers: Buffers that workers are dealt to; a round closes when each has
+            a gradient, and the rule combines their means. 0: as many as the
+            rule needs. 1: each gradient that passes the Lipschitz filter makes
+            a version.
+        staleness_max: Versions that the model may have advanced since a
+            gradient's base.
+        damping: A gradient that is `lag` versions old counts
+            `(1 + lag) ** -damping`.
+    """
+
+    buffers: Annotated[int, Whole(0, WORKERS_MAX)] = 0
+    staleness_max: Annotated[int, Whole(1, STALENESS_MAX)] = 16
+    damping: Annotated[float, Real(0.0, 10.0)] = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +310,9 @@ class Job:
         rule: How the workers' gradients become one.
         optimizer: How the model takes a step.
         rounds: How many rounds there are, and when one closes.
+        mode: How gradients meet a version.
+        hybrid: What the hybrid mode takes.
+        asynchronous: What the asynchronous mode takes.
         checkpoint: When the whole state is written.
         durable: What must have happened before a round is committed.
         evaluate: When the model is measured.
@@ -264,6 +328,9 @@ class Job:
     rule: Rule
     optimizer: Optimizer
     rounds: Rounds
+    mode: ModeChoice
+    hybrid: Hybrid
+    asynchronous: Asynchronous
     checkpoint: Checkpoint
     durable: Durable
     evaluate: Evaluate
@@ -333,7 +400,28 @@ def _require_order(job: Job) -> None:
             f"after rounds.deadline_s ({rounds.deadline_s:g})",
             f"write at most {rounds.deadline_s:g}, or a later deadline_s",
         )
+    _require_buffers(job)
     _require_hysteresis(job)
+
+
+def _require_buffers(job: Job) -> None:
+    """Refuse buffers that no round could fill, or that fill before the quorum is there."""
+    rounds, buffer, buffers = job.rounds, job.hybrid.buffer, job.asynchronous.buffers
+    if buffer and not rounds.quorum <= buffer <= rounds.workers:
+        raise JobFileError(
+            job.source,
+            job.line_of("hybrid.buffer"),
+            f"hybrid.buffer is {buffer}, not between rounds.quorum ({rounds.quorum}) "
+            f"and rounds.workers ({rounds.workers})",
+            f"write a whole number from {rounds.quorum} to {rounds.workers}, or 0",
+        )
+    if buffers > rounds.workers:
+        raise JobFileError(
+            job.source,
+            job.line_of("asynchronous.buffers"),
+            f"asynchronous.buffers is {buffers}, more than rounds.workers ({rounds.workers})",
+            f"write a whole number from 0 to {rounds.workers}",
+        )
 
 
 def _require_hysteresis(job: Job) -> None:
