@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pliska.trainer.computation import Computation as Computation
+    from pliska.coordinator.computation import Computation as Computation
     from pliska.trainer.gradient_source import GradientSource as GradientSource
     from pliska.trainer.gradient_source import HonestSource as HonestSource
     from pliska.trainer.optimizer import RobustOptimizer as RobustOptimizer
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from pliska.trainer.worker import WorkerOptions as WorkerOptions
 
 _HOMES = {
-    "Computation": "computation",
-    "GradientSource": "gradient_source",
-    "HonestSource": "gradient_source",
-    "RobustOptimizer": "optimizer",
-    "Worker": "worker",
-    "WorkerOptions": "worker",
+    "Computation": "pliska.coordinator.computation",
+    "GradientSource": "pliska.trainer.gradient_source",
+    "HonestSource": "pliska.trainer.gradient_source",
+    "RobustOptimizer": "pliska.trainer.optimizer",
+    "Worker": "pliska.trainer.worker",
+    "WorkerOptions": "pliska.trainer.worker",
 }
 
 __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from the file it lives in."""
+    """Import a public name from the module it lives in."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(home), name)

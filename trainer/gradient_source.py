@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 
 from pliska.trainer.adversary import Adversary
-from pliska.trainer.computation import Computation
+from pliska.coordinator.computation import Computation
 
 
 class GradientSource(Protocol):

@@ -13,7 +13,7 @@ from pliska.coordinator.wire.job import Job
 from pliska.discovery import Enrolled, Role, key_id, load_private_key, public_bytes
 from pliska.trainer.adversary import Adversary
 from pliska.trainer.attack import AttackName
-from pliska.trainer.computation import Computation
+from pliska.coordinator.computation import Computation
 from pliska.trainer.errors import NoCoordinatorError, UnknownWorkerError
 from pliska.trainer.gradient_source import ByzantineSource, GradientSource, HonestSource
 from pliska.trainer.worker import Worker, WorkerOptions

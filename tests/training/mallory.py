@@ -28,7 +28,7 @@ from pliska.coordinator.wire import (
 from pliska.coordinator.wire.http_client import HttpClient
 from pliska.coordinator.wire.messages import PROTOCOL
 from pliska.coordinator.wire.tls import client_context
-from pliska.trainer.computation import Computation
+from pliska.coordinator.computation import Computation
 
 Case = tuple[str, Callable[[], Awaitable[Reply]], ReplyCode]
 """What is sent, how, and the reply that it gets."""

@@ -27,7 +27,7 @@ from pliska.discovery import (
     public_bytes,
     write_private_key,
 )
-from pliska.trainer.computation import Computation
+from pliska.coordinator.computation import Computation
 from pliska.trainer.demo.processes import Child, Processes
 from pliska.trainer.gradient_source import GradientSource, HonestSource
 from pliska.trainer.worker import Worker, WorkerOptions

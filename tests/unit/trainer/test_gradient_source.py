@@ -6,7 +6,7 @@ from training.toy_job import toy_job
 
 from pliska.trainer.adversary import Adversary
 from pliska.trainer.attack import AttackName
-from pliska.trainer.computation import Computation
+from pliska.coordinator.computation import Computation
 from pliska.trainer.gradient_source import ByzantineSource, HonestSource
 
 

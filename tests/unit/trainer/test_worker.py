@@ -17,7 +17,7 @@ from pliska.coordinator.round_state import Phase
 from pliska.coordinator.wire import Reply, ReplyCode
 from pliska.coordinator.wire.tls import self_signed
 from pliska.locks import Election, Leadership, Session, StoreUnavailableError
-from pliska.trainer.computation import Computation
+from pliska.coordinator.computation import Computation
 from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
 from pliska.trainer.gradient_source import HonestSource
 from pliska.trainer.worker import LEADER_CHECK_S, POLL_S, Worker, WorkerOptions

@@ -1,7 +1,7 @@
 """One worker's arithmetic: parameters in, gradient of its batch out.
 
-It builds the job's module and data by the same code as the coordinator, so that
-both hold the same numbers in the same order. Not safe for two threads at once.
+A worker computes its own gradient; a coordinator, or whoever audits, computes it
+again to compare (docs/adr/0002). Not safe for two threads at once.
 """
 
 from collections.abc import Callable, Sized
@@ -22,7 +22,7 @@ from pliska.coordinator.training_module import (
 from pliska.coordinator.user_code import load_function
 from pliska.coordinator.wire import Manifest
 from pliska.coordinator.wire.job import Job
-from pliska.trainer.batches import batch_indices
+from pliska.coordinator.batches import batch_indices
 
 Targets = Callable[[torch.Tensor], torch.Tensor]
 """Changes the targets of a batch; the identity in an honest worker."""

@@ -1,6 +1,6 @@
 """Drawing batches."""
 
-from pliska.trainer.batches import batch_indices
+from pliska.coordinator.batches import batch_indices
 
 
 def test_a_batch_is_the_same_in_every_life_of_a_worker() -> None:

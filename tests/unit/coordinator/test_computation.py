@@ -5,7 +5,7 @@ import torch
 from training.toy_job import toy_job
 
 from pliska.coordinator.model import TrainingModel
-from pliska.trainer.computation import Computation
+from pliska.coordinator.computation import Computation
 
 
 def test_worker_begins_with_the_coordinators_parameters_and_manifest() -> None:
