@@ -21,7 +21,7 @@ from pliska.coordinator.errors import DamagedStateError, ModelStateError
 from pliska.coordinator.wire import hash_tree
 from pliska.coordinator.wire.encoding import Digest, Length, decode, encode
 from pliska.coordinator.wire.errors import WireError
-from pliska.coordinator.wire.limits import TENSOR_RANK_MAX, TENSORS_MAX
+from pliska.coordinator.wire.limits import CHUNK_BYTES, TENSOR_RANK_MAX, TENSORS_MAX
 
 SETTINGS_BYTES_MAX = 2**20
 """Settings of one state, as JSON."""
@@ -168,20 +168,19 @@ def in_order(tensors: Mapping[str, torch.Tensor]) -> list[str]:
 
 def leaves_of(views: Iterable[memoryview]) -> Iterator[bytes]:
     """Yield the leaves of the hash tree over buffers that lie one behind the other."""
-    chunk_bytes = hash_tree.CHUNK_BYTES
     pending = bytearray()
     for view in views:
         start = 0
         if pending:
-            start = min(chunk_bytes - len(pending), len(view))
+            start = min(CHUNK_BYTES - len(pending), len(view))
             pending += view[:start]
-            if len(pending) < chunk_bytes:
+            if len(pending) < CHUNK_BYTES:
                 continue
             yield hash_tree.leaf(bytes(pending))
             pending.clear()
-        whole = start + (len(view) - start) // chunk_bytes * chunk_bytes
-        for offset in range(start, whole, chunk_bytes):
-            yield hash_tree.leaf(view[offset : offset + chunk_bytes])
+        whole = start + (len(view) - start) // CHUNK_BYTES * CHUNK_BYTES
+        for offset in range(start, whole, CHUNK_BYTES):
+            yield hash_tree.leaf(view[offset : offset + CHUNK_BYTES])
         pending += view[whole:]
     if pending:
         yield hash_tree.leaf(bytes(pending))

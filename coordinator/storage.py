@@ -4,7 +4,7 @@ Every object is written whole or not at all and is immutable by convention (its
 name carries its digest). This is not the coordination store: nothing here is
 compared and set, and nobody is told of a change. Called by the update log, the
 checkpoints and the registry; `LocalStorage` is the one on a disk, and an object
-store fits the same five methods.
+store fits the same six methods.
 """
 
 import contextlib
@@ -32,6 +32,9 @@ SEGMENT_CHARACTERS_MAX = 128
 """Longest part of a name between two slashes; a temporary file's name is 22 longer."""
 TEMPORARY_AGE_MAX_S = 3600.0
 """A temporary file untouched for so long was left by a crash and is swept away."""
+
+FOLDER_TRIES = 16
+"""How often a folder is made that others remove because it is empty."""
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
@@ -67,6 +70,15 @@ class Storage(Protocol):
             MissingObjectError: nothing is stored under the name.
             ObjectTooLargeError: it is longer than `bytes_max`.
             StorageError: the disk or store failed.
+        """
+        ...
+
+    def read_range(self, name: str, offset: int, count: int) -> bytes:
+        """Return exactly the `count` bytes from `offset` on.
+
+        Raises:
+            MissingObjectError: nothing is stored under the name.
+            StorageError: the object ends before them, or the disk or store failed.
         """
         ...
 
@@ -123,10 +135,10 @@ class LocalStorage:
         """Store the joined chunks under `name`; see `Storage.write`."""
         path = self._path(name)
         with _translated(name, "write"):
-            _make_directories(path.parent)
             temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY_SUFFIX}")
+            descriptor = _create_in_folder(temporary)
             try:
-                _write_durably(temporary, chunks)
+                _write_durably(descriptor, chunks)
                 temporary.replace(path)
             except BaseException:
                 temporary.unlink(missing_ok=True)
@@ -135,22 +147,18 @@ class LocalStorage:
 
     def read(self, name: str, bytes_max: int) -> bytes:
         """Return the whole object; see `Storage.read`."""
-        path = self._path(name)
-        with _translated(name, "read"):
-            try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            except (FileNotFoundError, NotADirectoryError) as error:
-                raise MissingObjectError(f"{name}: nothing is stored under this name") from error
-            with os.fdopen(descriptor, "rb", buffering=0) as file:
-                size = os.fstat(descriptor).st_size
-                if size > bytes_max:
-                    raise ObjectTooLargeError(
-                        f"{name}: {size} bytes, more than the {bytes_max} that are read here"
-                    )
-                content = file.readall()
-        if len(content) != size:
-            raise StorageError(f"{name}: cut short while it was read ({len(content)} of {size})")
-        return content
+        with self._opened(name) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size > bytes_max:
+                raise ObjectTooLargeError(
+                    f"{name}: {size} bytes, more than the {bytes_max} that are read here"
+                )
+            return _read_exactly(name, descriptor, 0, size)
+
+    def read_range(self, name: str, offset: int, count: int) -> bytes:
+        """Return a part of the object; see `Storage.read_range`."""
+        with self._opened(name) as descriptor:
+            return _read_exactly(name, descriptor, offset, count)
 
     def size(self, name: str) -> int | None:
         """Return the length of the object in bytes, or None where there is none."""
@@ -173,14 +181,20 @@ class LocalStorage:
             return sorted(name for name in found if name.startswith(prefix) and is_name(name))
 
     def delete(self, name: str) -> bool:
-        """Remove the object durably; False where there was none."""
+        """Remove the object durably, and folders that it leaves empty; False where there was none.
+
+        An empty folder that a crash leaves behind goes with the next object beside it.
+        """
         path = self._path(name)
         with _translated(name, "delete"):
             try:
                 path.unlink()
             except (FileNotFoundError, NotADirectoryError):
                 return False
-            _sync_directory(path.parent)
+            _sync_if_there(path.parent)
+            for folder in path.parents:
+                if folder == self._root or not _remove_if_empty(folder):
+                    break
             return True
 
     def sweep(self, now: float) -> list[Path]:
@@ -199,6 +213,19 @@ class LocalStorage:
                         path.unlink()
                         removed.append(path)
         return removed
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[int]:
+        path = self._path(name)
+        with _translated(name, "read"):
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise MissingObjectError(f"{name}: nothing is stored under this name") from error
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
 
     def _path(self, name: str) -> Path:
         """Return where `name` lies; a link on the way there is refused."""
@@ -233,9 +260,21 @@ def _files(top: Path) -> Iterator[Path]:
             yield Path(folder, file)
 
 
-def _write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+def _create_in_folder(path: Path) -> int:
+    """Create a new file, and its folder where it is missing; return its descriptor.
+
+    A folder that somebody empties at this moment may go away before the file is in it.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o644)
+    for _ in range(FOLDER_TRIES):
+        with contextlib.suppress(FileNotFoundError):
+            _make_directories(path.parent)
+            return os.open(path, flags, 0o644)
+    raise StorageError(f"the folder {path.parent} vanishes as often as it is made")
+
+
+def _write_durably(descriptor: int, chunks: Iterable[bytes | memoryview]) -> None:
+    """Write the chunks, sync, and close the descriptor in any case."""
     try:
         for chunk in chunks:
             view = memoryview(chunk)
@@ -245,6 +284,38 @@ def _write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _read_exactly(name: str, descriptor: int, offset: int, count: int) -> bytes:
+    pieces: list[bytes] = []  # one, unless it is larger than the system reads at once
+    missing = count
+    while missing:
+        piece = os.pread(descriptor, missing, offset + count - missing)
+        if not piece:
+            raise StorageError(f"{name}: cut short: {missing} of {count} bytes are missing")
+        pieces.append(piece)
+        missing -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _remove_if_empty(folder: Path) -> bool:
+    """Remove a folder durably; False where something is in it or it is gone already."""
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    _sync_if_there(folder.parent)
+    return True
+
+
+def _sync_if_there(directory: Path) -> None:
+    """Make what was removed from a folder durable, unless the folder was removed itself."""
+    with contextlib.suppress(FileNotFoundError):
+        _sync_directory(directory)
 
 
 def _make_directories(directory: Path) -> None:

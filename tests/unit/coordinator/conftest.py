@@ -174,7 +174,7 @@ sys.path.insert(0, {here!r})
 {source}
 
 STEPS_MAX = 200
-CALLS = ("open", "write", "fsync", "replace", "mkdir", "unlink", "close")
+CALLS = ("open", "write", "fsync", "replace", "mkdir", "unlink", "rmdir", "close")
 
 def die_at(step):
     seen = 0

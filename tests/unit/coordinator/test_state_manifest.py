@@ -13,7 +13,7 @@ from pliska.coordinator.state_manifest import (
     leaves_of,
 )
 from pliska.coordinator.training_state import TrainingState
-from pliska.coordinator.wire import hash_tree
+from pliska.coordinator.wire import CHUNK_BYTES, hash_tree
 
 TENSORS = {
     "b/step": torch.tensor(7, dtype=torch.int64),
@@ -31,7 +31,7 @@ def payload() -> bytearray:
 
 def test_the_leaves_of_buffers_are_those_of_their_concatenation() -> None:
     whole = bytes(range(256)) * 12_345
-    cuts = [0, 5, 5, hash_tree.CHUNK_BYTES, 2 * hash_tree.CHUNK_BYTES + 9, len(whole)]
+    cuts = [0, 5, 5, CHUNK_BYTES, 2 * CHUNK_BYTES + 9, len(whole)]
     pieces = [memoryview(whole)[a:b] for a, b in pairwise(cuts)]
     assert list(leaves_of(pieces)) == hash_tree.leaves(memoryview(whole))
     assert list(leaves_of([])) == []

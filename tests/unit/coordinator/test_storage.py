@@ -1,8 +1,10 @@
 import os
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +87,71 @@ def test_a_deleted_object_is_gone(storage: LocalStorage) -> None:
 
     assert storage.delete("a") is True
     assert storage.size("a") is None
+
+
+def test_a_part_of_an_object_is_read(storage: LocalStorage) -> None:
+    storage.write("a", [b"0123456789"])
+
+    assert storage.read_range("a", 3, 4) == b"3456"
+    assert storage.read_range("a", 0, 10) == b"0123456789"
+    assert storage.read_range("a", 10, 0) == b""
+    with pytest.raises(StorageError, match="1 of 4 bytes are missing"):
+        storage.read_range("a", 7, 4)
+    with pytest.raises(MissingObjectError):
+        storage.read_range("b", 0, 1)
+
+
+def test_a_folder_goes_with_the_last_object_in_it(storage: LocalStorage, tmp_path: Path) -> None:
+    for name in ("jobs/a/log/1", "jobs/a/log/2", "jobs/b"):
+        storage.write(name, [b""])
+    top = tmp_path / "objects"
+
+    storage.delete("jobs/a/log/1")
+    assert (top / "jobs" / "a" / "log").is_dir()
+    storage.delete("jobs/a/log/2")
+    assert not (top / "jobs" / "a").exists()
+    storage.delete("jobs/b")
+    assert list(top.iterdir()) == []
+    storage.write("jobs/a/log/3", [b""])
+    assert storage.names("") == ["jobs/a/log/3"]
+
+
+def test_one_may_write_where_another_removes_empty_folders(storage: LocalStorage) -> None:
+    seed = int.from_bytes(os.urandom(4))
+    names = [f"jobs/{number % 3}/log/{number}" for number in range(200)]
+    random.Random(seed).shuffle(names)
+
+    def come_and_go(name: str) -> None:
+        storage.write(name, [name.encode()])
+        assert storage.read(name, 100) == name.encode()
+        assert storage.delete(name), f"{name}, seed {seed}"
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(come_and_go, names))
+    assert storage.names("") == []
+
+
+def test_a_kill_at_any_step_of_a_delete_leaves_the_object_or_nothing(
+    crash_at_every_step: Callable[[str], list[Path]],
+) -> None:
+    runs = crash_at_every_step(
+        "from pliska.coordinator.storage import LocalStorage\n"
+        "def prepare(directory):\n"
+        "    LocalStorage(directory).write('jobs/a/1', [b'old'])\n"
+        "    LocalStorage(directory).write('jobs/b', [b'other'])\n"
+        "def act(directory):\n"
+        "    LocalStorage(directory).delete('jobs/a/1')\n"
+    )
+
+    kept = [LocalStorage(run).names("") for run in runs]
+    assert kept[0] == ["jobs/a/1", "jobs/b"]
+    assert kept[-1] == ["jobs/b"]
+    assert all(each in (kept[0], kept[-1]) for each in kept)
+    for run in runs:  # what a crash left behind stands in nobody's way
+        storage = LocalStorage(run)
+        storage.write("jobs/a/1", [b"new"])
+        assert storage.delete("jobs/a/1")
+        assert not (run / "jobs" / "a").exists()
 
 
 def test_names_lists_by_plain_prefix_in_order(storage: LocalStorage) -> None:
