@@ -10,19 +10,22 @@ import logging
 import select
 import socket
 import ssl
+import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
-from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
-from kazoo.protocol.serialization import CloseInstance, Connect, Watch
+from kazoo.exceptions import ConnectionDropped, ConnectionLoss
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import CLOSE_RESPONSE, PING_XID, WATCH_XID, ConnectionHandler
+from kazoo.protocol.serialization import CloseInstance, Connect, ReplyHeader, Watch
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from pliska.locks.backends.zookeeper_options import ZookeeperOptions
+from pliska.locks.backends.zookeeper_requests import Answered, Request
 
 CONNECT_TIMEOUT_S_MIN = 0.5
 CONNECT_TIMEOUT_S_MAX = 3.0
@@ -30,6 +33,15 @@ CONNECT_TIMEOUT_S_MAX = 3.0
 RECONNECT_PAUSE_S = 0.05
 RECONNECT_PAUSE_S_MAX = 1.0
 CLOSE_GRACE_S = 0.5
+RECEIVE_BYTES_MAX = 256 * 1024
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+"""More than the records that are read in one request may have together."""
+WAKES_MAX = 64
+XID_MAX = 2**31 - 1
+
+_Length = struct.Struct(">i")
+_RequestHeader = struct.Struct(">iii")  # length, xid, type
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 _log = logging.getLogger(__name__)
 # kazoo's debug messages show credentials, and what it warns of the link says in fewer words.
@@ -59,44 +71,72 @@ class Events(Protocol):
         """The connection is gone, and its watches with it."""
 
 
-class Answer(AsyncResult):  # type: ignore[misc] # kazoo has no types
-    """The answer to one request, which can be taken back until it is sent."""
+class Answer:
+    """The answer to one request, for the one who waits for it.
 
-    def __init__(self, client: KazooClient) -> None:
-        super().__init__(client.handler)
-        self._sending = threading.Lock()
-        self._is_given_up = False
+    Attributes:
+        request: What was asked.
+        was_sent: Whether the server may have got the request.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
         self.was_sent = False
+        self._has_come = threading.Event()
+        self._came: Answered | Exception = ConnectionLoss()
 
-    def claim(self) -> bool:
-        """The connection is about to send the request; False when it was taken back."""
-        with self._sending:
-            self.was_sent = not self._is_given_up
-            return self.was_sent
+    def set_exception(self, error: Exception) -> None:
+        """There will be none; kazoo calls this when the connection is lost."""
+        self._came = error
+        self._has_come.set()
 
-    def take_back(self) -> bool:
-        """Never send the request; False when it is too late."""
-        with self._sending:
-            self._is_given_up = not self.was_sent
-            return self._is_given_up
+    def deliver(self, answered: Answered) -> None:
+        """It has come."""
+        self._came = answered
+        self._has_come.set()
+
+    def take(self, timeout_s: float) -> object:
+        """Wait for it and read it, here rather than in the connection's thread.
+
+        Raises:
+            TimeoutError: It did not come in time.
+            Exception: One of kazoo's, or what comes of an answer that cannot be read.
+        """
+        if not self._has_come.wait(timeout_s):
+            raise TimeoutError
+        if isinstance(self._came, Answered):
+            return self.request.read(self._came)
+        raise self._came
 
 
 class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
     """The handler of one client's connection; its loop runs in a thread of kazoo's.
 
     Attributes:
+        is_open: Whether requests may be sent.
         negotiated_s: The session timeout that the server granted.
         last_failure: Why the last attempt to connect failed; empty after a success.
         is_close_acknowledged: Whether the server confirmed the end of the session.
     """
 
-    def __init__(self, client: KazooClient, purpose: Purpose, events: Events | None) -> None:
-        """Take the place of `client`'s own handler."""
+    def __init__(
+        self,
+        client: KazooClient,
+        purpose: Purpose,
+        events: Events | None,
+        on_open: Callable[[], None],
+    ) -> None:
+        """Take the place of `client`'s own handler; call `on_open` when requests may be sent."""
         given = client._connection
         super().__init__(client, given.retry_sleeper, _kazoo_log, given.sasl_options)
         client._connection = self
         self._purpose = purpose
         self._events = events
+        self._on_open = on_open
+        self._sending = threading.Lock()
+        self._outgoing = bytearray()
+        self._incoming = bytearray()
+        self.is_open = False
         self.negotiated_s: float = client._session_timeout / 1000
         self.last_failure = ""
         self.is_close_acknowledged = False
@@ -111,9 +151,32 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
         """Whether the servers refused the credential; kazoo then connects no more."""
         return bool(self.client._state == KeeperState.AUTH_FAILED)
 
-    def submit(self, request: object, answer: Answer) -> None:
-        """Send a request soon. kazoo's public calls take no deadline."""
-        self.client._call(request, answer)
+    def submit(self, *answers: Answer) -> None:
+        """Send requests now, together and in this order, from the caller's thread.
+
+        kazoo's own thread would have to be woken for it. Without a connection
+        they are never sent, and have failed.
+        """
+        bodies = [answer.request.serialize() for answer in answers]
+        with self._sending:
+            if not self.is_open:
+                for answer in answers:
+                    answer.set_exception(ConnectionLoss())
+                return
+            for answer, body in zip(answers, bodies, strict=True):
+                self._xid = (self._xid % XID_MAX) + 1
+                self.client._pending.append((answer.request, answer, self._xid))
+                answer.was_sent = True
+                header = _RequestHeader.pack(len(body) + 8, self._xid, answer.request.type)
+                self._outgoing += header + body
+            is_all_sent = self._send_outgoing()
+        if not is_all_sent:
+            self._wake()
+
+    def refuse(self) -> None:
+        """Send no further requests on this connection: it is gone, or about to be."""
+        with self._sending:
+            self.is_open = False
 
     def stay_disconnected(self) -> None:
         """Begin no further session after one that has ended."""
@@ -133,6 +196,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
         server is frozen.
         """
         self.client._stopped.set()
+        self.refuse()
         self.client._queue.append((CloseInstance, None))
         self._wake()
         self.connection_stopped.wait(max(0.0, timeout_s))
@@ -166,6 +230,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
             return None
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        self._incoming.clear()
+        self._outgoing.clear()
         try:
             read_timeout, connect_timeout = super()._connect(host, hostip, port)
         except Exception as error:
@@ -173,6 +239,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
             raise
         self.last_failure = ""
         self.negotiated_s = read_timeout * 1.5 / 1000  # kazoo made two thirds of it
+        self.is_open = True  # and not before: the server knows who we are by now
+        self._on_open()
         return read_timeout, connect_timeout
 
     def _invoke(self, timeout: float, request: object, xid: int | None = None) -> Any:
@@ -182,33 +250,110 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
         return super()._invoke(timeout, request, xid)
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
-        queue = self.client._queue
-        answer = queue[0][1] if queue else None
-        if isinstance(answer, Answer) and not answer.claim():
-            queue.popleft()
-            self._read_sock.recv(1)
-        else:
+        """Something woke kazoo's loop: the end of the session, or who could not send all."""
+        if self.client._queue:
             super()._send_request(read_timeout, connect_timeout)
+        else:
+            self._read_sock.recv(WAKES_MAX)
+            self._write(b"", connect_timeout)
 
     def _send_ping(self, connect_timeout: float) -> None:
         if self._purpose is Purpose.RECORDS:
             super()._send_ping(connect_timeout)
 
-    def _read_socket(self, read_timeout: float) -> object:
-        response = super()._read_socket(read_timeout)
-        if response == CLOSE_RESPONSE:
-            self.is_close_acknowledged = True
+    def _write(self, msg: bytes, timeout: float) -> None:
+        with self._sending:
+            self._outgoing += msg
+        while not self._is_all_sent():
+            if not self.handler.select([], [self._socket], [], timeout)[1]:
+                raise self.handler.timeout_exception("the server takes no more")
+
+    def _is_all_sent(self) -> bool:
+        with self._sending:
+            return self._send_outgoing()
+
+    def _send_outgoing(self) -> bool:
+        """Send what the socket takes; False when some is left. Under `_sending`."""
+        try:
+            while self._outgoing:
+                del self._outgoing[: self._socket.send(self._outgoing)]
+        except _WOULD_BLOCK:
+            return False
+        except OSError:
+            self.cut()  # whoever reads hears of it
+        return True
+
+    def _read_socket(self, read_timeout: float) -> object:  # noqa: ARG002 - kazoo's signature
+        """Take in what has come, by one system call, and handle each answer and event in it."""
+        self._receive()
+        response: object = None
+        while response != CLOSE_RESPONSE and (frame := self._next_frame()) is not None:
+            response = self._handle(frame)
         return response
 
-    def _read_response(self, header: Any, buffer: bytes, offset: int) -> object:
-        if self._events is not None and header.zxid > 0:
-            self._events.on_reply(header.zxid)
-        return super()._read_response(header, buffer, offset)
+    def _receive(self) -> None:
+        with self._sending, self._socket_error_handling():  # TLS is one object for both ways
+            is_more_there = True
+            while is_more_there:
+                try:
+                    received = self._socket.recv(RECEIVE_BYTES_MAX)
+                except _WOULD_BLOCK:
+                    return
+                if not received:
+                    raise ConnectionDropped("the server closed the connection")
+                self._incoming += received
+                # TLS may hold more than it says to the kernel.
+                is_more_there = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()
 
-    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
-        event, _ = Watch.deserialize(buffer, offset)
-        if self._events is not None:
-            self._events.on_event(event.path)
+    def _next_frame(self) -> bytes | None:
+        """The next whole answer or event of those taken in, without its length."""
+        if len(self._incoming) < _Length.size:
+            return None
+        (length,) = _Length.unpack_from(self._incoming)
+        if not 0 <= length <= FRAME_BYTES_MAX:
+            raise ConnectionDropped(f"a frame of {length} bytes is none of ZooKeeper's")
+        end = _Length.size + length
+        if len(self._incoming) < end:
+            return None
+        frame = bytes(self._incoming[_Length.size : end])
+        del self._incoming[:end]
+        return frame
+
+    def _handle(self, frame: bytes) -> object:
+        header, offset = ReplyHeader.deserialize(frame, 0)
+        if header.xid == PING_XID:
+            self.ping_outstanding.clear()
+        elif header.xid == WATCH_XID:
+            event, _ = Watch.deserialize(frame, offset)
+            if self._events is not None:
+                self._events.on_event(event.path)
+        else:
+            return self._handle_answer(Answered(header.zxid, header.err, frame, offset), header.xid)
+        return None
+
+    def _handle_answer(self, answered: Answered, xid: int) -> object:
+        request, answer, expected_xid = self.client._pending.popleft()
+        if answered.zxid > 0:
+            self.client.last_zxid = answered.zxid
+            if self._events is not None:
+                self._events.on_reply(answered.zxid)
+        if request is CloseInstance:
+            self.is_close_acknowledged = True
+            return CLOSE_RESPONSE
+        if xid == expected_xid:
+            answer.deliver(answered)
+            return None
+        answer.set_exception(ConnectionLoss())
+        raise ConnectionDropped("the server answered out of turn")
+
+
+class _Client(KazooClient):  # type: ignore[misc] # kazoo has no types
+    """Tells its connection when it is gone, before it tells those who wait for answers."""
+
+    def _session_callback(self, state: str) -> None:
+        if state != KeeperState.CONNECTED:
+            self._connection.refuse()
+        super()._session_callback(state)
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
@@ -262,7 +407,7 @@ def kazoo_client(options: ZookeeperOptions, session_timeout_s: float) -> KazooCl
         sleep_func=handler.sleep_func,
     )
     digest = [] if options.digest is None else [("digest", options.digest.secret)]
-    return KazooClient(
+    return _Client(
         hosts=options.hosts,
         timeout=session_timeout_s,
         handler=handler,

@@ -1,9 +1,9 @@
 """One connection to ZooKeeper with the deadlines that kazoo does not keep.
 
 Nothing waits in kazoo's queue: a call made while there is no connection waits
-here, and whatever it waits for, it ends at its own deadline. A request that
-was given up before it was sent is never sent, so its caller knows that nothing
-was applied; one that was sent has an unknown outcome.
+here, and whatever it waits for, it ends at its own deadline. A request is sent
+at once or never, so its caller knows that nothing was applied; one that was
+sent and not answered has an unknown outcome.
 
 Knows nothing of records. Used by the ZooKeeper backend, its sessions and its
 watcher.
@@ -25,8 +25,6 @@ from kazoo.exceptions import (
     SessionMovedError,
     UnimplementedError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.serialization import Sync
 from kazoo.protocol.states import KazooState
 
 from pliska.locks.backends.zookeeper_connection import (
@@ -37,7 +35,15 @@ from pliska.locks.backends.zookeeper_connection import (
     kazoo_client,
 )
 from pliska.locks.backends.zookeeper_options import ZookeeperOptions
-from pliska.locks.backends.zookeeper_requests import Operation, ReadMany, Reply, Transaction
+from pliska.locks.backends.zookeeper_requests import (
+    One,
+    Operation,
+    ReadMany,
+    Reply,
+    Request,
+    Sync,
+    Transaction,
+)
 from pliska.locks.clock import SystemClock
 from pliska.locks.errors import (
     AccessDeniedError,
@@ -79,7 +85,7 @@ class ZookeeperLink:
         self._changed = threading.Condition()
         self._is_closed = False
         self._has_ended = False
-        self._connection = Connection(self.client, purpose, events)
+        self._connection = Connection(self.client, purpose, events, self._notify)
         self.client.add_listener(self._on_state)
         self.client.start_async()
 
@@ -109,7 +115,7 @@ class ZookeeperLink:
         with self._changed:
             while True:
                 self._check_usable()
-                if self.client.connected:
+                if self._connection.is_open:
                     return
                 left_s = until_s - self._clock.now_s()
                 if left_s <= 0:
@@ -127,10 +133,10 @@ class ZookeeperLink:
         """
         while True:
             # On one connection the server answers in order: the read sees what the sync brought.
-            synced = self._send(Sync(self._options.root or "/"), until_s)
-            answer = self._send(ReadMany(operations), until_s)
+            synced, read = Answer(Sync(self._options.root or "/")), Answer(ReadMany(operations))
+            self._send(until_s, synced, read)
             try:
-                reply: Reply = self._wait(answer, until_s)
+                reply: Reply = self._wait(read, until_s)
                 self._wait(synced, until_s)
             except StoreUnavailableError:
                 if self._is_closed or self._clock.now_s() >= until_s:
@@ -160,7 +166,9 @@ class ZookeeperLink:
             OutcomeUnknownError: It was sent, and no answer came.
             The errors of `wait_until_connected`: nothing was applied.
         """
-        return self._outcome(self._send(Transaction(operations), until_s), until_s)
+        changed = Answer(_change(operations))
+        self._send(until_s, changed)
+        return self._outcome(changed, until_s)
 
     def transact_and_read(
         self, operations: Sequence[Operation], reads: Sequence[Operation], until_s: float
@@ -176,26 +184,26 @@ class ZookeeperLink:
         Raises:
             The errors of `transact`.
         """
-        changed = self._send(Transaction(operations), until_s)
-        read = Answer(self.client)
-        self._connection.submit(ReadMany(reads), read)
+        changed, read = Answer(_change(operations)), Answer(ReadMany(reads))
+        self._send(until_s, changed, read)
         seen: Reply | None = None
         with contextlib.suppress(LockError):  # the transaction's answer says what happened
             seen = self._wait(read, until_s)  # the later one first: that is one wake-up for both
         return self._outcome(changed, until_s), seen
 
-    def ask(self, request: object, until_s: float) -> Any:
+    def ask(self, request: Request, until_s: float) -> Any:
         """Send one request that changes no record, and wait for its answer.
 
         Raises:
             The errors of `wait_until_connected`, also when no answer came in time.
         """
-        return self._wait(self._send(request, until_s), until_s)
+        answer = Answer(request)
+        self._send(until_s, answer)
+        return self._wait(answer, until_s)
 
-    def send_unanswered(self, request: object) -> None:
+    def send_unanswered(self, request: Request) -> None:
         """Send a request that nobody waits for; without a connection it is not sent."""
-        if self.client.connected:
-            self._connection.submit(request, Answer(self.client))
+        self._connection.submit(Answer(request))
 
     def cut_connection(self) -> None:
         """Break the connection, so that another server is tried."""
@@ -212,8 +220,8 @@ class ZookeeperLink:
             with contextlib.suppress(LockError):
                 self.wait_until_connected(until_s)
         if self._take_down():
-            is_connected = self.client.connected
-            self._connection.end_session(until_s - self._clock.now_s() if is_connected else 0.0)
+            is_open = self._connection.is_open
+            self._connection.end_session(until_s - self._clock.now_s() if is_open else 0.0)
         return self._has_ended or self._connection.is_close_acknowledged
 
     def leave(self) -> None:
@@ -251,7 +259,7 @@ class ZookeeperLink:
     def _outcome(self, changed: Answer, until_s: float) -> Reply:
         """The answer to a transaction."""
         try:
-            (reply,) = self._wait(changed, until_s)
+            reply: Reply = self._wait(changed, until_s)
         except StoreUnavailableError as error:
             if not changed.was_sent:
                 raise
@@ -259,19 +267,16 @@ class ZookeeperLink:
                 f"ZooKeeper at {self._options.hosts} was sent a change and the answer was lost: "
                 "read before trying again"
             ) from error
-        return reply  # type: ignore[no-any-return]
+        return reply
 
-    def _send(self, request: object, until_s: float) -> Answer:
+    def _send(self, until_s: float, *answers: Answer) -> None:
         self.wait_until_connected(until_s)
-        answer = Answer(self.client)
-        self._connection.submit(request, answer)
-        return answer
+        self._connection.submit(*answers)
 
     def _wait(self, answer: Answer, until_s: float) -> Any:
         try:
-            return answer.get(timeout=max(0.0, until_s - self._clock.now_s()))
-        except KazooTimeoutError as error:
-            answer.take_back()
+            return answer.take(max(0.0, until_s - self._clock.now_s()))
+        except TimeoutError as error:
             raise StoreUnavailableError(
                 f"ZooKeeper at {self._options.hosts} did not answer in time"
             ) from error
@@ -300,5 +305,13 @@ class ZookeeperLink:
             self._connection.stay_disconnected()
         if state != KazooState.CONNECTED and self._events is not None:
             self._events.on_disconnect()
+        self._notify()
+
+    def _notify(self) -> None:
         with self._changed:
             self._changed.notify_all()
+
+
+def _change(operations: Sequence[Operation]) -> Request:
+    """All or nothing; one operation by itself is that already, and costs the server less."""
+    return One(operations[0]) if len(operations) == 1 else Transaction(operations)

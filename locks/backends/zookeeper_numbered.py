@@ -3,18 +3,18 @@
 from collections.abc import Callable
 
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import Create as CreateNode
+from kazoo.protocol.serialization import Create2
 from kazoo.protocol.serialization import Delete as DeleteNode
 
-from pliska.locks.backends.base import CALL_TIMEOUT_S, BackendSession, Record
+from pliska.locks.backends.base import CALL_TIMEOUT_S, BackendSession, Record, Revision
 from pliska.locks.backends.keys import check_key
-from pliska.locks.backends.zookeeper_plan import ANY_VERSION, Layout, refused
-from pliska.locks.backends.zookeeper_reads import read_children, read_nodes
-from pliska.locks.backends.zookeeper_requests import EPHEMERAL_FLAG, SEQUENCE_FLAG
+from pliska.locks.backends.zookeeper_plan import ANY_VERSION, Layout
+from pliska.locks.backends.zookeeper_reads import read_children
+from pliska.locks.backends.zookeeper_requests import EPHEMERAL_FLAG, SEQUENCE_FLAG, Created
 from pliska.locks.backends.zookeeper_session import ZookeeperSession
 from pliska.locks.backends.zookeeper_writes import ATTEMPTS_MAX, Writer
 from pliska.locks.clock import SystemClock
-from pliska.locks.errors import ConflictError, StoreUnavailableError
+from pliska.locks.errors import ConflictError
 
 NUMBER_DIGITS = 10
 
@@ -45,14 +45,17 @@ class ZookeeperNumberedRecords:
         own = self._session(session.id)
         until_s = self._clock.now_s() + timeout_s
         flags = EPHEMERAL_FLAG | SEQUENCE_FLAG
-        create = CreateNode(self._layout.path(key), value, self._layout.acl, flags)
+        create = Create2(self._layout.path(key), value, self._layout.acl, flags)
         for _ in range(ATTEMPTS_MAX):
             reply = own.link.transact([create], until_s)
-            refusal = refused(reply.results)
-            if refusal is None:
-                return self._read(own, directory, str(reply.results[0]), until_s)
-            if not isinstance(refusal[1], NoNodeError):
-                raise own.link.failure(refusal[1])
+            (result,) = reply.results
+            if isinstance(result, Created):
+                key = f"{directory}/{result.path.rpartition('/')[2]}"
+                own.keys.add(key)
+                revision = Revision(result.stat.czxid)
+                return Record(key, value, revision, revision, own.id)
+            if not isinstance(result, NoNodeError):
+                raise own.link.failure(result)
             self._writer.make_directory(directory, until_s)
         raise ConflictError(f"the directory {directory!r} keeps being removed")
 
@@ -74,11 +77,3 @@ class ZookeeperNumberedRecords:
             own.link.transact([DeleteNode(f"{path}/{name}", ANY_VERSION)], until_s)
             own.keys.discard(f"{directory}/{name}")
         return bool(names)
-
-    def _read(self, own: ZookeeperSession, directory: str, path: str, until_s: float) -> Record:
-        key = f"{directory}/{path.rpartition('/')[2]}"
-        own.keys.add(key)
-        (node,) = read_nodes(own.link, [path], until_s)
-        if node is None:
-            raise StoreUnavailableError(f"{key!r} was removed as soon as it was created")
-        return node.record(key)

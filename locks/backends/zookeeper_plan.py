@@ -21,7 +21,7 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
-from kazoo.protocol.serialization import CheckVersion, SetData
+from kazoo.protocol.serialization import CheckVersion, Create2, SetData
 from kazoo.protocol.serialization import Create as CreateNode
 from kazoo.protocol.serialization import Delete as DeleteNode
 from kazoo.security import ACL
@@ -100,6 +100,8 @@ def plan(
     Raises:
         ConflictError: What was seen refuses it already.
     """
+    if len(changes) == 1 and not checks and isinstance(changes[0], Create):
+        return [_create_alone(changes[0], layout)]
     created = {change.key for change in changes if isinstance(change, Create)}
     steps: dict[Operation, Step] = {}
     for check in checks:
@@ -124,7 +126,8 @@ def refused(results: Sequence[Result]) -> tuple[int, KazooException] | None:
 
 def lacks_directory(step: Step, error: Exception) -> bool:
     """Whether a step failed only because the directory of its key is not there."""
-    return isinstance(step.operation, CreateNode) and isinstance(error, NoNodeError)
+    is_creation = isinstance(step.operation, CreateNode | Create2)
+    return is_creation and isinstance(error, NoNodeError)
 
 
 def check_refusal(step: Step, error: Exception, seen: Seen) -> None:
@@ -173,10 +176,9 @@ def _check_steps(check: Check, created: set[str], seen: Seen, layout: Layout) ->
 def _change_steps(change: Change, seen: Seen, layout: Layout) -> list[Step]:
     key, path = change.key, layout.path(change.key)
     if isinstance(change, Create):
-        flags = EPHEMERAL_FLAG if change.session_id is not None else 0
-        # Only writing a node answers with the revision of the transaction.
+        # Among others only writing a node answers with the revision of the transaction.
         return [
-            Step(CreateNode(path, b"", layout.acl, flags), key),
+            Step(CreateNode(path, b"", layout.acl, _flags(change)), key),
             Step(SetData(path, change.value, ANY_VERSION), key),
         ]
     if key in seen and _record(key, seen[key]) is None:
@@ -189,6 +191,16 @@ def _change_steps(change: Change, seen: Seen, layout: Layout) -> list[Step]:
         above = directory_of(key)
         steps.append(Step(SetData(layout.path(above), DIRECTORY, ANY_VERSION), above))
     return steps
+
+
+def _create_alone(change: Create, layout: Layout) -> Step:
+    """By itself a creation answers with its revision."""
+    path = layout.path(change.key)
+    return Step(Create2(path, change.value, layout.acl, _flags(change)), change.key)
+
+
+def _flags(change: Create) -> int:
+    return EPHEMERAL_FLAG if change.session_id is not None else 0
 
 
 def _directory(key: str, seen: Seen) -> Node | None:

@@ -1,16 +1,16 @@
-"""ZooKeeper requests that kazoo lacks: many reads in one, watches that stay, replies with a zxid.
+"""ZooKeeper's requests and their answers as bytes, in the way that the backend asks.
 
-Only bytes: each class writes one request and reads its reply, in the way
-kazoo's own requests do. They need a server of version 3.6 or newer. Used by
-the ZooKeeper backend's link, plan and watcher.
+Each class writes one request and reads its answer; there is no I/O. Operations
+are kazoo's own classes; what kazoo lacks is here: many reads in one, watches
+that stay, answers with a zxid. They need a server of version 3.6 or newer.
+Used by the ZooKeeper backend's link, plan and watcher.
 """
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from kazoo.exceptions import EXCEPTIONS
+from kazoo.exceptions import EXCEPTIONS, KazooException
 from kazoo.protocol.serialization import (
     Create,
     Create2,
@@ -33,10 +33,15 @@ ANY_WATCH = 3
 PERSISTENT_RECURSIVE = 1
 ERROR_TYPE = -1
 
-_ReplyHeader = struct.Struct(">iqi")  # xid, zxid, err
-
 Result = object
 """What one operation answered; an exception of kazoo's when it failed."""
+
+
+class Created(NamedTuple):
+    """What a creation answered that was asked for by itself."""
+
+    path: str
+    stat: ZnodeStat
 
 
 class Operation(Protocol):
@@ -57,6 +62,47 @@ class CreateContainer(Create2):  # type: ignore[misc] # kazoo has no types
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer as it came.
+
+    Attributes:
+        zxid: The last transaction that the server had applied when it answered.
+        error: ZooKeeper's number; 0 when all is well.
+        frame: The bytes, those of the header too.
+        offset: Where the header ends.
+    """
+
+    zxid: int
+    error: int
+    frame: bytes
+    offset: int
+
+    def refusal(self) -> KazooException | None:
+        """What the server says is wrong."""
+        return EXCEPTIONS[self.error]() if self.error else None
+
+    def check(self) -> None:
+        """Raise what the server says is wrong."""
+        error = self.refusal()
+        if error is not None:
+            raise error
+
+
+class Request(Protocol):
+    """What is sent to the server in one frame."""
+
+    @property
+    def type(self) -> int:
+        """ZooKeeper's number for it."""
+
+    def serialize(self) -> bytes:
+        """Write it."""
+
+    def read(self, answered: Answered) -> object:
+        """Read its answer; raise kazoo's exception for an error."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """Results in the order of the operations.
 
@@ -69,13 +115,34 @@ class Reply:
     results: tuple[Result, ...]
 
 
-class _Operations:
+@dataclass(frozen=True, slots=True)
+class One:
+    """One operation by itself; a refusal is its result."""
+
+    operation: Operation
+
+    @property
+    def type(self) -> int:
+        """See `Request`."""
+        return self.operation.type
+
+    def serialize(self) -> bytes:
+        """See `Request`."""
+        return self.operation.serialize()
+
+    def read(self, answered: Answered) -> Reply:
+        """See `Request`."""
+        result: Result = answered.refusal()
+        if result is None:
+            result, _ = _result(self.type, answered.frame, answered.offset)
+        return Reply(answered.zxid, (result,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Several:
     """Several operations in one request."""
 
-    type: int
-
-    def __init__(self, operations: Sequence[Operation]) -> None:
-        self.operations = operations
+    operations: Sequence[Operation]
 
     def serialize(self) -> bytes:
         """Write the operations, each after its header."""
@@ -85,112 +152,110 @@ class _Operations:
         ]
         return b"".join([*parts, bytes(MultiHeader(-1, True, -1).serialize())])
 
+    def read(self, answered: Answered) -> Reply:
+        """See `Request`."""
+        answered.check()
+        return Reply(answered.zxid, tuple(_results(answered.frame, answered.offset)))
 
-class ReadMany(_Operations):
-    """Several `GetData` and `GetChildren` in one request; its answer is a `Reply`."""
+
+class ReadMany(_Several):
+    """Several `GetData` and `GetChildren`, all of one moment."""
 
     type = 22
 
-    @classmethod
-    def deserialize(cls, reply: bytes, offset: int) -> Reply:
-        """Read the answer."""
-        return Reply(_zxid(reply), tuple(_results(reply, offset)))
 
-
-class Transaction(_Operations):
-    """Several changes and checks, applied together or not at all.
-
-    kazoo takes the answer of a request of this type for a list, so it is a
-    list with one `Reply`.
-    """
+class Transaction(_Several):
+    """Several changes and checks, applied together or not at all."""
 
     type = 14
 
-    @classmethod
-    def deserialize(cls, reply: bytes, offset: int) -> list[Reply]:
-        """Read the answer."""
-        return [Reply(_zxid(reply), tuple(_results(reply, offset)))]
-
 
 @dataclass(frozen=True, slots=True)
-class AddWatch:
-    """Watch a node and all below it until the watch is removed; its answer is a zxid."""
+class _OfPath:
+    """A request that is about one path, and answered by a zxid."""
 
     path: str
+
+    def serialize(self) -> bytes:
+        """See `Request`."""
+        return bytes(write_string(self.path))
+
+    def read(self, answered: Answered) -> int:
+        """See `Request`."""
+        answered.check()
+        return answered.zxid
+
+
+class Sync(_OfPath):
+    """Have the server catch up: what is read behind it has seen all that was acknowledged."""
+
+    type = 9
+
+
+class AddWatch(_OfPath):
+    """Watch a node and all below it until the watch is removed.
+
+    Changes after the zxid of its answer are announced.
+    """
+
     type = 106
 
     def serialize(self) -> bytes:
-        """Write the request."""
+        """See `Request`."""
         return bytes(write_string(self.path) + int_struct.pack(PERSISTENT_RECURSIVE))
 
-    @classmethod
-    def deserialize(cls, reply: bytes, offset: int) -> int:  # noqa: ARG003 - kazoo's protocol
-        """Read the answer: changes after this transaction are announced."""
-        return _zxid(reply)
 
+class RemoveWatch(_OfPath):
+    """Remove whatever watches are set on a path."""
 
-@dataclass(frozen=True, slots=True)
-class RemoveWatch:
-    """Remove the watch that `AddWatch` set."""
-
-    path: str
     type = 18
 
     def serialize(self) -> bytes:
-        """Write the request."""
+        """See `Request`."""
         return bytes(write_string(self.path) + int_struct.pack(ANY_WATCH))
 
-    @classmethod
-    def deserialize(cls, reply: bytes, offset: int) -> bool:  # noqa: ARG003 - kazoo's protocol
-        """Nothing to read."""
-        return True
 
-
-def _zxid(reply: bytes) -> int:
-    _, zxid, _ = _ReplyHeader.unpack_from(reply, 0)
-    return int(zxid)
-
-
-def _results(reply: bytes, offset: int) -> Iterator[Result]:
+def _results(frame: bytes, offset: int) -> Iterator[Result]:
     while True:
-        header, offset = MultiHeader.deserialize(reply, offset)
+        header, offset = MultiHeader.deserialize(frame, offset)
         if header.done:
             return
-        result, offset = _result(header.type, reply, offset)
+        result, offset = _result(header.type, frame, offset)
         yield result
 
 
-def _result(kind: int, reply: bytes, offset: int) -> tuple[Result, int]:
+def _result(kind: int, frame: bytes, offset: int) -> tuple[Result, int]:
     if kind == ERROR_TYPE:
-        (code,) = int_struct.unpack_from(reply, offset)
+        (code,) = int_struct.unpack_from(frame, offset)
         return EXCEPTIONS[code](), offset + int_struct.size
     if kind == Create.type:
-        path, offset = read_string(reply, offset)
+        path, offset = read_string(frame, offset)
         return path, offset
-    if kind == Create2.type:
-        _, offset = read_string(reply, offset)
-        return _stat(reply, offset)
+    if kind in (Create2.type, CreateContainer.type):
+        path, offset = read_string(frame, offset)
+        stat, offset = _stat(frame, offset)
+        return Created(path, stat), offset
     if kind == SetData.type:
-        return _stat(reply, offset)
+        return _stat(frame, offset)
     if kind == GetData.type:
-        data, offset = read_buffer(reply, offset)
-        stat, offset = _stat(reply, offset)
+        data, offset = read_buffer(frame, offset)
+        stat, offset = _stat(frame, offset)
         return (bytes(data or b""), stat), offset
     if kind == GetChildren.type:
-        return _names(reply, offset)
+        return _names(frame, offset)
     return True, offset  # a check or a delete: done, and nothing more to say
 
 
-def _stat(reply: bytes, offset: int) -> tuple[ZnodeStat, int]:
-    stat = ZnodeStat._make(stat_struct.unpack_from(reply, offset))
+def _stat(frame: bytes, offset: int) -> tuple[ZnodeStat, int]:
+    stat = ZnodeStat._make(stat_struct.unpack_from(frame, offset))
     return stat, offset + stat_struct.size
 
 
-def _names(reply: bytes, offset: int) -> tuple[list[str], int]:
-    (count,) = int_struct.unpack_from(reply, offset)
+def _names(frame: bytes, offset: int) -> tuple[list[str], int]:
+    (count,) = int_struct.unpack_from(frame, offset)
     offset += int_struct.size
     names = []
     for _ in range(count):
-        name, offset = read_string(reply, offset)
+        name, offset = read_string(frame, offset)
         names.append(name)
     return names, offset

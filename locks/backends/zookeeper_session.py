@@ -5,11 +5,10 @@ kazoo would send heartbeats by itself for as long as the process runs; a lease
 must end when whoever renews it stops, so this connection sends none.
 """
 
-from kazoo.protocol.serialization import Sync
-
 from pliska.locks.backends.zookeeper_connection import Purpose
 from pliska.locks.backends.zookeeper_link import ZookeeperLink
 from pliska.locks.backends.zookeeper_options import ZookeeperOptions
+from pliska.locks.backends.zookeeper_requests import Sync
 from pliska.locks.clock import SystemClock
 from pliska.locks.errors import StoreUnavailableError
 from pliska.locks.process import HomeProcess

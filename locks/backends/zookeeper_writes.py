@@ -35,6 +35,7 @@ from pliska.locks.backends.zookeeper_reads import DIRECTORY, read_nodes
 from pliska.locks.backends.zookeeper_requests import (
     CONTAINER_FLAG,
     CreateContainer,
+    Created,
     Operation,
     Reply,
 )
@@ -185,6 +186,7 @@ def _check_size(checks: Sequence[Check], changes: Sequence[Change]) -> None:
 def _revision(reply: Reply) -> Revision:
     """The transaction's own zxid, which every node that it wrote shows."""
     for result in reply.results:
-        if isinstance(result, ZnodeStat):
-            return Revision(result.mzxid)
+        stat = result.stat if isinstance(result, Created) else result
+        if isinstance(stat, ZnodeStat):
+            return Revision(stat.mzxid)
     return Revision(reply.zxid)

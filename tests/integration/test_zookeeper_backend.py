@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.serialization import Create as CreateNode
 
 from pliska.locks import (
@@ -32,9 +33,9 @@ from pliska.locks.backends.base import RECORD_BYTES_MAX
 from pliska.locks.backends.zookeeper import ZookeeperBackend
 from pliska.locks.backends.zookeeper_connection import Answer
 from pliska.locks.backends.zookeeper_reads import READS_MAX
-from pliska.locks.backends.zookeeper_requests import Transaction
+from pliska.locks.backends.zookeeper_requests import One
 from pliska.locks.backends.zookeeper_writes import OPERATION_BYTES_MAX, TRANSACTION_BYTES_MAX
-from services.proxy import TRANSACTION, Action, ZookeeperProxy
+from services.proxy import CHANGES, Action, ZookeeperProxy
 from services.zookeeper import SESSION_MS_MAX, SESSION_MS_MIN, ZookeeperServer
 
 
@@ -91,7 +92,7 @@ def test_a_record_made_anew_just_before_the_write_does_not_pass_for_the_old_one(
     is_due.set()
 
     def decide(kind: int) -> Action:
-        if kind == TRANSACTION and is_due.is_set():
+        if kind in CHANGES and is_due.is_set():
             is_due.clear()
             backend.delete("d/a")
             backend.create("d/a", b"new")
@@ -125,7 +126,7 @@ def test_a_change_beside_it_just_before_the_write_does_not_refuse_it(
     left = ["d/beside"]
 
     def decide(kind: int) -> Action:
-        if kind == TRANSACTION and left:
+        if kind in CHANGES and left:
             backend.delete(left.pop())
         return Action.PASS
 
@@ -149,14 +150,17 @@ def test_a_directory_that_went_before_the_write_is_made_again(
     assert backend.transact([Absent("x/y")], [Create("d/e/b", b"")])
 
 
-def test_a_request_that_was_given_up_is_never_sent(backend: ZookeeperBackend) -> None:
+def test_a_request_without_a_connection_fails_at_once_and_is_never_sent(
+    backend: ZookeeperBackend,
+) -> None:
     link, layout = backend._link, backend._layout
-    answer = Answer(link.client)
-    assert answer.take_back()
-    link._connection.submit(
-        Transaction([CreateNode(layout.path("never"), b"", layout.acl, 0)]), answer
-    )
-    backend.create("later", b"")
+    answer = Answer(One(CreateNode(layout.path("never"), b"", layout.acl, 0)))
+    link._connection.refuse()
+    link.cut_connection()
+    link._connection.submit(answer)
+    with pytest.raises(ConnectionLoss):
+        answer.take(0)
+    backend.create("later", b"")  # connected again
     assert backend.get("never") is None
     assert not answer.was_sent
 

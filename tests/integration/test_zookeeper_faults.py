@@ -29,7 +29,7 @@ from pliska.locks import (
     connect,
 )
 from services.lock_process import LockProcess
-from services.proxy import TRANSACTION, Action, ZookeeperProxy
+from services.proxy import CHANGES, Action, ZookeeperProxy
 from services.zookeeper import TICK_MS, ZookeeperServer, fresh_address
 
 LEASE_S = 2.0
@@ -394,12 +394,12 @@ def test_an_ensemble_loses_members_one_by_one(
 
 
 def once(action: Action) -> Callable[[int], Action]:
-    """Do it to the next transaction and to nothing after it."""
+    """Do it to the next change and to nothing after it."""
     is_due = threading.Event()
     is_due.set()
 
     def decide(kind: int) -> Action:
-        if kind == TRANSACTION and is_due.is_set():
+        if kind in CHANGES and is_due.is_set():
             is_due.clear()
             return action
         return Action.PASS

@@ -19,7 +19,7 @@ from pliska.locks import (
     ZookeeperLock,
     connect,
 )
-from services.proxy import TRANSACTION, Action, ZookeeperProxy
+from services.proxy import CHANGES, Action, ZookeeperProxy
 from services.zookeeper import ZookeeperServer
 
 PATTERNS = {LockStyle.KAZOO: [], LockStyle.CURATOR: ["-lock-"]}
@@ -118,7 +118,7 @@ def test_a_lost_answer_leaves_no_node_with_a_number_that_nobody_knows(
             lock = ZookeeperLock(session, "app/lock")
             lock.acquire(timeout_s=5).release()
             left = [action]
-            proxy.decide = lambda kind: left.pop() if kind == TRANSACTION and left else Action.PASS
+            proxy.decide = lambda kind: left.pop() if kind in CHANGES and left else Action.PASS
             with pytest.raises(LockError):
                 lock.acquire(timeout_s=5)
             wait_until(lambda: queue_length(backend) == 0)

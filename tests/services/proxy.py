@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import Self
 
 FRAME_BYTES_MAX = 4 * 1024 * 1024
-TRANSACTION = 14
 PING = 11
-"""Numbers of ZooKeeper's requests."""
+CHANGES = frozenset({1, 2, 5, 14, 15, 19})
+"""Numbers of ZooKeeper's requests. Those that change records: create, delete, set data, multi,
+create with an answer that says when, create a container."""
 
 
 class Action(Enum):
