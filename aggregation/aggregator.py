@@ -166,8 +166,17 @@ class Rule(ABC):
         """The smallest n with which this rule bears its f."""
         return smallest_n(self.f, self.rows_needed)
 
+    def points_of(self, n: int, f: int) -> int:
+        """Return how many points the n rows are that reach this rule, after what comes before."""
+        return max(points for points in range(n + 1) if self.pre.rows_least(f, points) <= n)
+
     def check(self, n: int) -> None:
-        """Raise `BoundError` if n workers, refused ones included, are too few."""
+        """Say before any row is there whether n workers, refused ones included, will do.
+
+        Raises:
+            BoundError: They are too few.
+            SearchLimitError: They are too many for an exact search.
+        """
         f = 1 if self.f == "auto" else faults_among(self.f, n, self.rows_needed)
         if n < self.rows_needed(f):
             raise BoundError(self.title, n, f, self.whole_bound, max(self.rows_min, n + 1))
@@ -224,6 +233,7 @@ class Rule(ABC):
 
         Raises:
             BoundError: n, refused rows included, is below the rule's bound.
+            SearchLimitError: n is too large for an exact search.
             TooManyBadRowsError: More than f rows were refused.
             ShapeError: The rows cannot be read as vectors.
             WorkerNameError: The ids do not match the rows.

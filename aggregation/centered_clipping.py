@@ -85,7 +85,9 @@ class CenteredClipping(DistanceRule):
         if LAST in geometry.landmarks:
             weights[geometry.landmarks[LAST]] = 1.0
         else:
-            weights[:n] = torch.tensor(median_weights(geometry, setting.masses))
+            weights[:n] = torch.tensor(
+                median_weights(geometry, setting.masses), dtype=torch.float64
+            )
         gaps = view.squared_distances_to(weights)[:n].sqrt()
         tau = float(gaps.median()) if self.tau is None else float(self.tau)
         for _ in range(self.iterations):

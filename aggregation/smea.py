@@ -10,14 +10,16 @@ from torch import Tensor
 
 from pliska.aggregation.distance_rule import DistanceRule
 from pliska.aggregation.errors import SearchLimitError
+from pliska.aggregation.faults import faults_among
 from pliska.aggregation.geometry import Geometry
 from pliska.aggregation.points import Choice, mean_of
 from pliska.aggregation.setting import Setting
 
-SUBSETS_MAX = 200_000
-"""More subsets are not tried: about 3 s at n = 20. n = 16, f = 5 has 4368."""
-BATCH = 4096
-"""Subsets whose eigenvalues are found at once."""
+WORK_MAX = 500_000_000
+"""Subsets times the cube of their size beyond which nothing is searched: about 4 s on a core.
+n = 16, f = 5 has 6 million."""
+BATCH_ELEMENTS = 2**20
+"""Inner products in the subsets whose eigenvalues are found at once: 8 MiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +28,8 @@ class SMEA(DistanceRule):
 
     Exact: every subset is tried, on its (n-f) x (n-f) inner products, which
     have the covariance's non-zero eigenvalues. Of equal subsets the first in
-    the order of workers is taken. More than `SUBSETS_MAX` subsets are refused
-    by `check`: take `MDA` or `CAF` there.
+    the order of workers is taken. What would take more than `WORK_MAX` is
+    refused by `check`: take `MDA` or `CAF` there.
 
     Source: Allouah, Guerraoui, Gupta, Pinot, Stephan, "On the
     privacy-robustness-utility trilemma in distributed learning", ICML 2023,
@@ -48,14 +50,23 @@ class SMEA(DistanceRule):
         """A majority must be honest."""
         return 2 * f + 1
 
+    def check(self, n: int) -> None:
+        """Raise as `Rule.check` does, and `SearchLimitError` for more than `WORK_MAX`.
+
+        Each row that is refused later leaves fewer subsets.
+        """
+        super().check(n)
+        f = faults_among(self.f, n, self.rows_needed)
+        points = self.points_of(n, f)
+        if comb(points, f) * (points - f) ** 3 > WORK_MAX:
+            raise SearchLimitError(
+                f"{self.title} with n={n} and f={f} would try {comb(points, f)} subsets of "
+                f"{points - f}, which takes too long: take mda or caf, or lower f"
+            )
+
     def choose(self, geometry: Geometry, setting: Setting) -> Choice:
         """Average the subset of least top eigenvalue."""
         n, m = geometry.n, geometry.n - setting.f
-        if comb(n, m) > SUBSETS_MAX:
-            raise SearchLimitError(
-                f"smea with n={n} and f={setting.f} would try {comb(n, m)} subsets, more than "
-                f"{SUBSETS_MAX}: take mda or caf"
-            )
         chosen = flattest(geometry.about(geometry.medoid)[:n, :n], m)
         kept = frozenset(chosen)
         return Choice(
@@ -78,7 +89,7 @@ def flattest(gram: Tensor, m: int) -> tuple[int, ...]:
     centring = torch.eye(m, dtype=torch.float64) - 1 / m
     subsets = combinations(range(len(gram)), m)
     best, least = tuple(range(m)), torch.inf
-    while batch := list(islice(subsets, BATCH)):
+    while batch := list(islice(subsets, max(1, BATCH_ELEMENTS // m**2))):
         index = torch.tensor(batch)
         centred = centring @ gram[index[:, :, None], index[:, None, :]] @ centring
         tops = torch.linalg.eigvalsh(centred)[:, -1].clamp(min=0)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import Dataset, default_collate
 
 from pliska.aggregation.catalog import pre_names, rule_named, rule_names
-from pliska.aggregation.errors import BoundError, RuleUsageError, UnknownNameError
+from pliska.aggregation.errors import BoundError, RuleUsageError, SearchLimitError, UnknownNameError
 from pliska.coordinator.errors import OptimizerError
 from pliska.coordinator.optimizer import optimizer_parameters
 from pliska.coordinator.training_module import Example, build_module, load_data
@@ -70,6 +70,8 @@ def _check_rule(job: Job) -> None:
                 f"{key} is {count}, but {error.rule} with f = {error.f} needs {error.bound}",
                 f"write at least {error.rows_min}, or lower rule.f",
             ) from error
+        except SearchLimitError as error:
+            raise mistake(job, key, str(error), "change rule.name or rule.f") from error
 
 
 def _check_optimizer(job: Job) -> None:

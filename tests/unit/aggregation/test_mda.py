@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pliska.aggregation import MDA
-from pliska.aggregation.mda import tightest
+from pliska.aggregation import MDA, SearchLimitError
+from pliska.aggregation.mda import FAULTS_MAX, tightest
 
 
 def slow(rows: np.ndarray, m: int) -> tuple[int, ...]:
@@ -48,3 +48,11 @@ def test_margin_is_positive_within_the_diameter() -> None:
     assert tightest(distances, 2) == [0, 1]
     report = MDA(f=1)(torch.tensor([[0.0], [1.0], [9.0]])).report
     assert [entry.margin for entry in report] == [0, 0, 1 - 9]
+
+
+def test_more_faults_than_can_be_searched_out_are_refused_before_any_row_is_there() -> None:
+    MDA(f=FAULTS_MAX).check(100)
+    with pytest.raises(SearchLimitError, match="n=100 searches out at most 32 rows, not f=33"):
+        MDA(f=FAULTS_MAX + 1).check(100)
+    with pytest.raises(SearchLimitError, match="f=49"):
+        MDA(f="auto").check(100)

@@ -86,6 +86,12 @@ def test_a_good_job_passes() -> None:
             "rounds.quorum is 6, but multi-krum with f = 2 needs",
             "write at least 7, or lower rule.f",
         ),
+        (
+            changed("multi-krum", "smea").replace("workers = 8", "workers = 250"),
+            21,
+            "smea with n=250 and f=2 would try 31125 subsets of 248",
+            "change rule.name or rule.f",
+        ),
         (changed("lr = 0.1", "rl = 0.1"), 17, "sgd has no parameter 'rl'", "write 'lr'"),
         (changed("lr = 0.1", "lr = -0.1"), 17, "sgd's lr is -0.1", "write a number of at least 0"),
         (changed("tiny_task:model", "gone:model"), 4, "there is no module 'gone'", "start in"),
