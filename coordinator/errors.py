@@ -8,6 +8,8 @@ CoordinatorError
 ├── StorageUsageError          the caller's mistake: a bad address, name or prefix
 ├── DamagedStateError          bytes that are not what their digest, signature or format says
 │   └── ForkedChainError       a record that does not follow the one before it
+├── AuditUsageError            the caller's mistake: keys or files that an audit cannot use
+├── NotKeptError               what an audit asks for was not kept, or not any more
 ├── CheckpointError            the background writer of checkpoints failed
 ├── RecoveryError              the committed state cannot be rebuilt from what is stored
 ├── OptimizerError             no such optimizer, or it does not take that parameter
@@ -62,6 +64,18 @@ class DamagedStateError(CoordinatorError):
 
 class ForkedChainError(DamagedStateError):
     """A commit record that does not follow the one before it: it was never committed here."""
+
+
+class AuditUsageError(CoordinatorError, ValueError):
+    """The caller's mistake: keys or files that an audit cannot use."""
+
+    exit_code = 2
+
+
+class NotKeptError(CoordinatorError):
+    """What an audit asks for was not kept, or is not kept any more. The job file says for how long."""
+
+    exit_code = 3
 
 
 class CheckpointError(CoordinatorError):
