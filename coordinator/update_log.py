@@ -3,39 +3,50 @@
 An entry is `jobs/JOB/log/VERSION-DIGEST.entry`, named by its record's digest,
 so entries that different leaders wrote for one version never collide: only the
 one that the commit record in the store names counts. Whether it does is for
-`recovery` to say. Entry: the signed record and its annex, each with its length
-before it (4 bytes, big-endian), then the aggregate as little-endian float32.
-Nothing is ever removed: the log is also what a later audit recomputes.
+`following` to say. When its aggregate is not needed any more (see `retention`),
+an entry shrinks to its head, `jobs/JOB/records/THOUSANDS/VERSION-DIGEST.head`,
+which stays: the chain of records has no gap, from the first round on.
 """
 
+import re
 from dataclasses import dataclass
 
 import torch
 
 from pliska.coordinator.annex import ANNEX_BYTES_MAX, NO_ANNEX, Annex
 from pliska.coordinator.commit import RECORD_BYTES_MAX, Commit
-from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.errors import DamagedStateError, MissingObjectError
+from pliska.coordinator.log_entry import (
+    ENTRY_BYTES_MAX,
+    HEAD_BYTES_MAX,
+    LENGTH_BYTES,
+    LogEntry,
+    LogHead,
+)
 from pliska.coordinator.storage import Storage
-from pliska.coordinator.training_state import tensor_bytes, vector_digest
-from pliska.coordinator.wire.limits import PAYLOAD_BYTES_MAX
 
-ENTRY_BYTES_MAX = 4 + RECORD_BYTES_MAX + 4 + ANNEX_BYTES_MAX + PAYLOAD_BYTES_MAX
-"""Largest entry that is read."""
+__all__ = ["LogEntry", "LogHead", "Logged", "UpdateLog"]
+
+VERSIONS_PER_FOLDER = 1000
+"""Heads that lie in one folder."""
+
+_ENTRY = re.compile(r"(\d{12})-([0-9a-f]{16})\.entry")
 
 
 @dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One entry, checked: annex and aggregate are those that the record names.
+class Logged:
+    """The name of one entry, without its content.
 
     Attributes:
-        commit: The signed record.
-        aggregate: float32 [d].
-        annex: Headers of the round and standings after it.
+        mark: The first 8 bytes of its record's digest.
     """
 
-    commit: Commit
-    aggregate: torch.Tensor
-    annex: Annex
+    version: int
+    mark: bytes
+
+    def holds(self, version: int, digest: bytes) -> bool:
+        """Whether it is the entry of this version and record digest."""
+        return self.version == version and digest.startswith(self.mark)
 
 
 class UpdateLog:
@@ -45,6 +56,7 @@ class UpdateLog:
         """Take the log of `job` in `storage`; nothing is read yet."""
         self._storage = storage
         self._folder = f"jobs/{job}/log/"
+        self._heads = f"jobs/{job}/records/"
 
     def write(self, commit: Commit, aggregate: torch.Tensor, annex: Annex = NO_ANNEX) -> None:
         """Store an entry; on return it is durable and the record may be committed.
@@ -57,9 +69,8 @@ class UpdateLog:
         Raises:
             StorageError: The disk failed or is full; do not commit.
         """
-        head = b"".join(_with_length(part) for part in (commit.to_bytes(), annex.to_bytes()))
         name = self.name(commit.record.version, commit.digest)
-        self._storage.write(name, [head, tensor_bytes(aggregate)])
+        self._storage.write(name, LogEntry(commit, aggregate, annex).pieces())
 
     def read(self, version: int, digest: bytes) -> LogEntry:
         """Read the entry of a committed record and check all of it.
@@ -69,44 +80,86 @@ class UpdateLog:
             digest: Digest of its record, from the record after it or from the store.
 
         Raises:
-            MissingObjectError: There is no such entry.
+            MissingObjectError: There is no such entry, or it has shrunk.
             DamagedStateError: It is cut short, altered, or holds another record.
             StorageError: The disk failed.
         """
         name = self.name(version, digest)
-        content = memoryview(self._storage.read(name, ENTRY_BYTES_MAX))
+        content = self._storage.read(name, ENTRY_BYTES_MAX)
         try:
-            return _parsed(content, digest)
+            return LogEntry.from_bytes(content, digest)
         except DamagedStateError as error:
             raise DamagedStateError(f"{name}: {error}") from error
+
+    def head(self, version: int, digest: bytes) -> LogHead:
+        """Read record and annex of a committed record, whether its entry has shrunk or not.
+
+        Raises:
+            MissingObjectError, DamagedStateError, StorageError: As `read`.
+        """
+        try:
+            name = self._head_name(version, digest)
+            content = self._storage.read(name, HEAD_BYTES_MAX)
+        except MissingObjectError:
+            name = self.name(version, digest)
+            content = self._storage.read_range(name, 0, self.aggregate_offset(version, digest))
+        try:
+            return LogHead.from_bytes(content, digest)
+        except DamagedStateError as error:
+            raise DamagedStateError(f"{name}: {error}") from error
+
+    def has(self, version: int, digest: bytes) -> bool:
+        """Whether the entry is there with its aggregate; its content is not checked."""
+        return self._storage.size(self.name(version, digest)) is not None
+
+    def aggregate_offset(self, version: int, digest: bytes) -> int:
+        """Return where in the entry the aggregate begins.
+
+        Raises:
+            MissingObjectError, DamagedStateError, StorageError: As `read`.
+        """
+        name = self.name(version, digest)
+        offset = 0
+        for bytes_max in (RECORD_BYTES_MAX, ANNEX_BYTES_MAX):
+            length = int.from_bytes(self._storage.read_range(name, offset, LENGTH_BYTES))
+            if length > bytes_max:
+                raise DamagedStateError(f"{name}: it is damaged")
+            offset += LENGTH_BYTES + length
+        return offset
+
+    def aggregate_range(self, version: int, digest: bytes, offset: int, count: int) -> bytes:
+        """Return a part of the aggregate's bytes, not checked.
+
+        Raises:
+            MissingObjectError, DamagedStateError, StorageError: As `read`.
+        """
+        start = self.aggregate_offset(version, digest)
+        return self._storage.read_range(self.name(version, digest), start + offset, count)
+
+    def entries(self) -> list[Logged]:
+        """List the entries that have their aggregate, oldest version first."""
+        names = (name.removeprefix(self._folder) for name in self._storage.names(self._folder))
+        matches = filter(None, map(_ENTRY.fullmatch, names))
+        return [Logged(int(found[1]), bytes.fromhex(found[2])) for found in matches]
+
+    def shrink(self, version: int, digest: bytes) -> None:
+        """Drop the aggregate of an entry; its head stays. A crash leaves both, or the head.
+
+        Raises:
+            MissingObjectError, DamagedStateError, StorageError: As `read`; nothing is dropped.
+        """
+        head = self.head(version, digest)
+        self._storage.write(self._head_name(version, digest), [head.to_bytes()])
+        self._storage.delete(self.name(version, digest))
+
+    def discard(self, logged: Logged) -> None:
+        """Remove an entry that was never committed."""
+        self._storage.delete(f"{self._folder}{logged.version:012d}-{logged.mark.hex()}.entry")
 
     def name(self, version: int, digest: bytes) -> str:
         """Return the object name of the entry of this version and record digest."""
         return f"{self._folder}{version:012d}-{digest.hex()[:16]}.entry"
 
-
-def _with_length(part: bytes) -> bytes:
-    return len(part).to_bytes(4) + part
-
-
-def _parsed(content: memoryview, digest: bytes) -> LogEntry:
-    signed, content = _first_part(content, RECORD_BYTES_MAX)
-    annex, content = _first_part(content, ANNEX_BYTES_MAX)
-    if not content or len(content) % 4:
-        raise DamagedStateError("it is cut short or damaged")
-    try:
-        commit = Commit.expected(bytes(signed), digest)
-    except DamagedStateError as error:
-        raise DamagedStateError(f"it holds {error}") from error
-    aggregate = torch.frombuffer(bytearray(content), dtype=torch.float32)
-    if vector_digest(aggregate) != commit.record.aggregate_digest:
-        raise DamagedStateError("its aggregate is not the one that its record names")
-    return LogEntry(commit, aggregate, Annex.from_bytes(annex, commit.record.annex_digest))
-
-
-def _first_part(content: memoryview, bytes_max: int) -> tuple[memoryview, memoryview]:
-    """Cut off the part that a length announces."""
-    length = int.from_bytes(content[:4])
-    if length > bytes_max or 4 + length > len(content):
-        raise DamagedStateError("it is cut short or damaged")
-    return content[4 : 4 + length], content[4 + length :]
+    def _head_name(self, version: int, digest: bytes) -> str:
+        folder = f"{version // VERSIONS_PER_FOLDER:09d}"
+        return f"{self._heads}{folder}/{version:012d}-{digest.hex()[:16]}.head"

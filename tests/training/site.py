@@ -196,7 +196,7 @@ class Site:
         version, digest = head.record.version, head.digest
         records = []
         while digest != GENESIS:
-            records.append(log.read(version, digest).commit.record)
+            records.append(log.head(version, digest).commit.record)
             version, digest = version - 1, records[-1].previous
         return records[::-1]
 

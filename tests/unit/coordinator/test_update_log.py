@@ -92,3 +92,66 @@ def test_another_record_under_the_name_is_refused_with_its_epoch(
 
     with pytest.raises(DamagedStateError, match=r"it holds another commit record .*epoch 7"):
         log.read(1, commit.digest)
+
+
+def test_an_entry_that_shrinks_keeps_its_head(leader: Any, log: UpdateLog) -> None:
+    commit, other = leader.run_round(), leader.run_round()
+    head = log.head(1, commit.digest)
+    assert head.commit == commit
+
+    log.shrink(1, commit.digest)
+    assert log.head(1, commit.digest) == head
+    assert not log.has(1, commit.digest)
+    with pytest.raises(MissingObjectError):
+        log.read(1, commit.digest)
+    assert log.has(2, other.digest)
+    log.shrink(2, other.digest)
+    assert [log.head(2, other.digest).commit, log.entries()] == [other, []]
+
+
+def test_a_kill_at_any_step_of_shrinking_leaves_the_head_readable(
+    crash_at_every_step: Any, leader: Any, tmp_path: Path
+) -> None:
+    commit = leader.run_round()
+    entry = (tmp_path / "storage" / leader.log.name(1, commit.digest)).read_bytes()
+    (tmp_path / "entry").write_bytes(entry)
+    runs = crash_at_every_step(
+        "from pliska.coordinator.storage import LocalStorage\n"
+        "from pliska.coordinator.update_log import UpdateLog\n"
+        f"entry = Path({str(tmp_path / 'entry')!r}).read_bytes()\n"
+        f"digest = bytes.fromhex({commit.digest.hex()!r})\n"
+        "def prepare(directory):\n"
+        f"    LocalStorage(directory).write({leader.log.name(1, commit.digest)!r}, [entry])\n"
+        "def act(directory):\n"
+        "    UpdateLog(LocalStorage(directory), 'tiny').shrink(1, digest)\n"
+    )
+    logs = [UpdateLog(LocalStorage(run), "tiny") for run in runs]
+    assert all(log.head(1, commit.digest).commit == commit for log in logs)
+    assert logs[0].has(1, commit.digest)
+    assert not logs[-1].has(1, commit.digest)
+    for log in logs:  # what was left half done is done again
+        if log.has(1, commit.digest):
+            log.shrink(1, commit.digest)
+        assert log.head(1, commit.digest).commit == commit
+        assert log.entries() == []
+
+
+def test_entries_are_listed_with_the_marks_of_their_records(leader: Any, log: UpdateLog) -> None:
+    commits = [leader.run_round(), leader.run_round("other"), leader.run_round()]
+    leader.storage.write("jobs/tiny/log/notes.txt", [b"not an entry"])
+    listed = log.entries()
+    assert [each.version for each in listed] == [1, 2, 3]
+    assert all(
+        each.holds(commit.record.version, commit.digest)
+        for each, commit in zip(listed, commits, strict=True)
+    )
+    assert not listed[0].holds(2, commits[0].digest)
+    log.discard(listed[1])
+    assert [each.version for each in log.entries()] == [1, 3]
+
+
+def test_a_part_of_an_aggregate_is_read(leader: Any, log: UpdateLog) -> None:
+    commit = leader.run_round()
+    whole = log.read(1, commit.digest).aggregate.numpy().tobytes()
+    assert log.aggregate_range(1, commit.digest, 8, 20) == whole[8:28]
+    assert log.aggregate_range(1, commit.digest, 0, len(whole)) == whole
