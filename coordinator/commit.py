@@ -124,8 +124,9 @@ class CommitRecord:
 class Commit:
     """A commit record with its signature.
 
-    Made by `sign`, by `verified` (from bytes that anybody may have written) or
-    by `expected` (from bytes whose digest a trusted record names).
+    Made by `sign`, by `verified` (from bytes that anybody may have written), by
+    `expected` (from bytes whose digest a trusted record names) or by `unverified`
+    (from bytes that are still to be checked).
     """
 
     record: CommitRecord
@@ -170,18 +171,26 @@ class Commit:
         Raises:
             DamagedStateError: It is no record, or another one.
         """
-        try:
-            signed = Signed.from_bytes(data, RECORD_BYTES_MAX)
-            record = peek(signed, CommitRecord).claim
-        except WireError as error:
-            raise DamagedStateError(f"not a commit record: {error}") from error
-        commit = cls(record, signed)
+        commit = cls.unverified(data)
         if commit.digest != digest:
             raise DamagedStateError(
-                f"another commit record than the committed one: round {record.round}, "
-                f"epoch {record.epoch}, digest {commit.digest.hex()[:16]}"
+                f"another commit record than the committed one: round {commit.record.round}, "
+                f"epoch {commit.record.epoch}, digest {commit.digest.hex()[:16]}"
             )
         return commit
+
+    @classmethod
+    def unverified(cls, data: bytes) -> "Commit":
+        """Read a record whose signature is checked elsewhere, or nowhere yet.
+
+        Raises:
+            DamagedStateError: The bytes are no record.
+        """
+        try:
+            signed = Signed.from_bytes(data, RECORD_BYTES_MAX)
+            return cls(peek(signed, CommitRecord).claim, signed)
+        except WireError as error:
+            raise DamagedStateError(f"not a commit record: {error}") from error
 
     @staticmethod
     def claimed(data: bytes) -> CommitRecord:
@@ -190,10 +199,7 @@ class Commit:
         Raises:
             DamagedStateError: The bytes are no record.
         """
-        try:
-            return peek(Signed.from_bytes(data, RECORD_BYTES_MAX), CommitRecord).claim
-        except WireError as error:
-            raise DamagedStateError(f"not a commit record: {error}") from error
+        return Commit.unverified(data).record
 
     @property
     def digest(self) -> bytes:

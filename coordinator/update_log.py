@@ -156,6 +156,28 @@ class UpdateLog:
         """Remove an entry that was never committed."""
         self._storage.delete(f"{self._folder}{logged.version:012d}-{logged.mark.hex()}.entry")
 
+    def names(self) -> list[str]:
+        """Return the names of all entries, by version, those included that were never committed."""
+        return self._storage.names(self._folder)
+
+    def claimed(self, name: str) -> Commit:
+        """Read only the record of one of `names`, its signature not checked.
+
+        Raises:
+            DamagedStateError: There is no record in it, or not the one that it is named by.
+            StorageError: The disk failed, or the entry is cut short.
+        """
+        length = int.from_bytes(self._storage.read_range(name, 0, 4))
+        if length > RECORD_BYTES_MAX:
+            raise DamagedStateError(f"{name}: it is cut short or damaged")
+        try:
+            commit = Commit.unverified(self._storage.read_range(name, 4, length))
+        except DamagedStateError as error:
+            raise DamagedStateError(f"{name}: {error}") from error
+        if name != self.name(commit.record.version, commit.digest):
+            raise DamagedStateError(f"{name}: it holds another record than its name says")
+        return commit
+
     def name(self, version: int, digest: bytes) -> str:
         """Return the object name of the entry of this version and record digest."""
         return f"{self._folder}{version:012d}-{digest.hex()[:16]}.entry"
