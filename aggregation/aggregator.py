@@ -98,6 +98,9 @@ class Rule(ABC):
     """Name in a job file."""
     uses: ClassVar[frozenset[str]] = frozenset()
     """Which of the optional keyword arguments of a call it makes use of (see `Given`)."""
+    rebuilds_memory: ClassVar[bool] = False
+    """Whether its memory after a round follows from the aggregate, so that a log of aggregates
+    rebuilds it (see `memory_after`)."""
     needs_origin: ClassVar[bool] = False
     """Whether it measures lengths and angles, not only distances between rows."""
 
@@ -146,6 +149,15 @@ class Rule(ABC):
         """Return vectors [d] to measure along with the rows."""
         del setting
         return {}
+
+    def memory_after(self, vector: Tensor) -> Memory | None:
+        """Return the memory after a round with this aggregate, where it follows from that alone.
+
+        Args:
+            vector: The aggregate [d]; not kept.
+        """
+        del vector
+        return None
 
     @property
     def title(self) -> str:
@@ -324,8 +336,8 @@ class Rule(ABC):
         reference = given.get("reference")
         if reference is not None:
             reference = trusted_vector("reference", reference, rows)
-        if isinstance(memory, Tensor):
-            memory = trusted_vector("memory", memory, rows)
+        if memory is not None:
+            memory = _trusted_memory(memory, rows)
         return Setting(f, workers, given.get("seed", 0), votes, reference, memory)
 
     def _all_landmarks(self, rows: Rows, setting: Setting) -> dict[str, Tensor]:
@@ -342,6 +354,12 @@ class Rule(ABC):
             return FaultCount(most, share)
         found = outliers(points.geometry, most - refused)
         return FaultCount(found.count + refused, found.reason)
+
+
+def _trusted_memory(memory: object, rows: Rows) -> Memory:
+    if not isinstance(memory, Mapping):
+        raise ParameterError("memory must be that of the round before: vectors by name")
+    return {name: trusted_vector(f"memory {name!r}", memory[name], rows) for name in memory}
 
 
 def _refused(handed_in: Submission, rejected: Mapping[str, str], gate: Gate) -> dict[str, str]:

@@ -13,20 +13,21 @@ from pliska.aggregation.geometric_median import median_weights
 from pliska.aggregation.geometry import Geometry
 from pliska.aggregation.parameters import require_count, require_positive
 from pliska.aggregation.points import Choice, Combination, Points
-from pliska.aggregation.setting import Setting
+from pliska.aggregation.setting import Memory, Setting
 
-LAST = "last"
-"""Name of the landmark at the aggregate of the round before."""
+CENTRE = "centre"
+"""Name of the last aggregate, in the memory and as a landmark."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CenteredClipping(DistanceRule):
     """Repeat v <- v + mean over i of (x_i - v) min(1, tau / |x_i - v|).
 
-    v starts at the last aggregate, which is `memory`; pass `Aggregation.memory` of one round to
-    the next. Without it, in the first round, v starts at the geometric median:
-    from the plain mean or a random row, liars would choose the start. With
-    voting masses the mean is weighted by them.
+    v starts at the last aggregate, the vector `centre` in the memory; pass
+    `Aggregation.memory` of one round to the next. Without it, in the first
+    round, v starts at the geometric median: from the plain mean or a random
+    row, liars would choose the start. With voting masses the mean is weighted
+    by them.
 
     Source: Karimireddy, He, Jaggi, "Learning from history for Byzantine robust
     optimization", ICML 2021, Section 4 (Algorithm 2). Breakdown point
@@ -47,6 +48,7 @@ class CenteredClipping(DistanceRule):
 
     name: ClassVar[str] = "centered-clipping"
     uses: ClassVar[frozenset[str]] = frozenset({"masses", "memory"})
+    rebuilds_memory: ClassVar[bool] = True
 
     tau: float | None = None
     iterations: int = 3
@@ -70,11 +72,11 @@ class CenteredClipping(DistanceRule):
         """The last aggregate, if there is one."""
         if setting.memory is None:
             return {}
-        if not isinstance(setting.memory, Tensor):
+        if setting.memory.keys() != {CENTRE}:
             raise ParameterError(
-                "the memory of centered-clipping is one vector, the last aggregate"
+                f"the memory of centered-clipping is one vector, the last aggregate as {CENTRE!r}"
             )
-        return {LAST: setting.memory}
+        return {CENTRE: setting.memory[CENTRE]}
 
     def choose(self, geometry: Geometry, setting: Setting) -> Choice:
         """Take all steps on the weights of the rows and of the last aggregate."""
@@ -82,8 +84,8 @@ class CenteredClipping(DistanceRule):
         votes = torch.tensor(setting.masses or [1.0] * n, dtype=torch.float64) / n
         view = geometry.seen_from(geometry.medoid)
         weights = torch.zeros(p, dtype=torch.float64)
-        if LAST in geometry.landmarks:
-            weights[geometry.landmarks[LAST]] = 1.0
+        if CENTRE in geometry.landmarks:
+            weights[geometry.landmarks[CENTRE]] = 1.0
         else:
             weights[:n] = torch.tensor(
                 median_weights(geometry, setting.masses), dtype=torch.float64
@@ -108,4 +110,8 @@ class CenteredClipping(DistanceRule):
     def combine(self, points: Points, setting: Setting) -> Combination:
         """Clip, and remember the aggregate."""
         made = super().combine(points, setting)
-        return replace(made, memory=made.vector.clone())
+        return replace(made, memory=self.memory_after(made.vector))
+
+    def memory_after(self, vector: Tensor) -> Memory:
+        """The next round starts here."""
+        return {CENTRE: vector.clone()}

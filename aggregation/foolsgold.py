@@ -1,6 +1,5 @@
 """FoolsGold: workers whose histories point the same way lose their say."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -9,11 +8,10 @@ from torch import Tensor
 
 from pliska.aggregation.aggregator import Rule
 from pliska.aggregation.errors import ParameterError
-from pliska.aggregation.faces import trusted_vector
 from pliska.aggregation.geometry import Geometry
 from pliska.aggregation.points import ORIGIN, Choice, Combination, Points
 from pliska.aggregation.rows import Rows
-from pliska.aggregation.setting import Setting
+from pliska.aggregation.setting import Memory, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +23,9 @@ class FoolsGold(Rule):
     pardon), a_i = 1 - the largest of them, a is divided by its maximum, and the
     weight is ln(a / (1 - a)) + 1/2, cut to [0, 1].
 
-    The histories are `memory`: one vector per worker, for the workers of this
-    round only, so the memory is n d values however many rounds there are.
+    The histories are the memory: one vector per worker, for the workers of this
+    round only, so the memory is n d values however many rounds there are. It
+    does not follow from the aggregates, so no log of these can rebuild it.
     It finds sybils that send alike; one liar alone goes unnoticed, and honest
     workers with like data are punished. Where everybody is alike the aggregate
     is zero, never the plain mean.
@@ -92,13 +91,11 @@ def says(cosines: Tensor) -> Tensor:
     return (torch.logit(scaled) + 0.5).clamp(min=0, max=1)
 
 
-def _extended(memory: object, workers: tuple[str, ...], rows: Rows) -> list[Tensor]:
+def _extended(memory: Memory | None, workers: tuple[str, ...], rows: Rows) -> list[Tensor]:
     """Return each worker's history with its new row added, as new vectors."""
-    if memory is not None and not isinstance(memory, Mapping):
-        raise ParameterError("the memory of foolsgold is one vector per worker")
-    known: Mapping[str, Tensor] = memory or {}
+    known: Memory = memory or {}
     return [
-        row.to(rows.dtype, copy=True).add_(trusted_vector("memory", known[worker], rows))
+        row.to(rows.dtype, copy=True).add_(known[worker])
         if worker in known
         else row.to(rows.dtype, copy=True)
         for worker, row in zip(workers, rows.tensors, strict=True)

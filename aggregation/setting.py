@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pliska.aggregation.mass import VotingMass
 
-Memory = Tensor | Mapping[str, Tensor]
-"""What a rule carries from one round to the next: a vector, or one vector per worker."""
+Memory = Mapping[str, Tensor]
+"""What a rule carries from one round to the next: vectors [d] by name (the rule says which)."""
 
 
 class Given(TypedDict, total=False):
@@ -45,7 +45,7 @@ class Setting:
         seed: Of the round.
         masses: Votes of each row, capped, averaging 1; None counts each as one.
         reference: Trusted vector [d], if one was given.
-        memory: What the round before left.
+        memory: What the round before left, flat vectors [d].
     """
 
     f: int

@@ -25,7 +25,7 @@ def rows_of(seed: int) -> Tensor:
 def test_steps_on_weights_are_the_steps_in_full_space(tau: float, iterations: int) -> None:
     rows, last = rows_of(1), rows_of(2)[0]
     rule = CenteredClipping(f=2, tau=tau, iterations=iterations)
-    found = rule(rows, memory=last).vector
+    found = rule(rows, memory={"centre": last}).vector
     assert torch.allclose(found, slow(rows, last, tau, iterations), atol=1e-12)
 
 
@@ -39,12 +39,22 @@ def test_first_round_starts_at_the_geometric_median() -> None:
 def test_one_round_remembers_its_aggregate_for_the_next() -> None:
     rule = CenteredClipping(f=2, tau=0.1, iterations=1)
     first = rule(rows_of(4))
-    assert isinstance(first.memory, Tensor)
-    assert torch.equal(first.memory, first.vector)
+    assert first.memory is not None
+    assert torch.equal(first.memory["centre"], first.vector)
     second = rule(rows_of(5), memory=first.memory)
     assert torch.allclose(second.vector, slow(rows_of(5), first.vector, 0.1, 1), atol=1e-12)
     first.vector.fill_(7)
-    assert not (first.memory == 7).any()
+    assert not (first.memory["centre"] == 7).any()
+
+
+def test_memory_follows_from_the_aggregate() -> None:
+    # A log of aggregates is enough to go on where another process stopped.
+    rule = CenteredClipping(f=2, tau=0.1)
+    result = rule(rows_of(4))
+    rebuilt = rule.memory_after(result.vector)
+    found = rule(rows_of(5), memory=rebuilt).vector
+    assert rule.rebuilds_memory
+    assert torch.equal(found, rule(rows_of(5), memory=result.memory).vector)
 
 
 def test_the_same_rule_without_memory_forgets() -> None:
@@ -79,18 +89,20 @@ def test_tau_is_positive(tau: object) -> None:
 
 
 def test_memory_of_another_kind_is_refused() -> None:
-    with pytest.raises(ParameterError, match="one vector, the last aggregate"):
+    with pytest.raises(ParameterError, match="one vector, the last aggregate as 'centre'"):
         CenteredClipping(f=1)(rows_of(1), memory={"w": rows_of(1)[0]})
-    with pytest.raises(ShapeError, match="30"):
-        CenteredClipping(f=1)(rows_of(1), memory=torch.zeros(4))
+    with pytest.raises(ShapeError, match="memory 'centre' must hold 30"):
+        CenteredClipping(f=1)(rows_of(1), memory={"centre": torch.zeros(4)})
+    with pytest.raises(ParameterError, match="vectors by name"):
+        CenteredClipping(f=1)(rows_of(1), memory=rows_of(1)[0])  # type: ignore[call-overload]
     with pytest.raises(ParameterError, match="has no use for memory"):
-        GeometricMedian(f=1)(rows_of(1), memory=rows_of(1)[0])
+        GeometricMedian(f=1)(rows_of(1), memory={"centre": rows_of(1)[0]})
 
 
 def test_mixing_before_it_keeps_the_start() -> None:
     rule = NNM() | CenteredClipping(f=2, tau=0.1, iterations=1)
     last = torch.full((30,), 5.0, dtype=torch.float64)
-    assert float((rule(rows_of(1), memory=last).vector - last).norm()) == pytest.approx(
+    assert float((rule(rows_of(1), memory={"centre": last}).vector - last).norm()) == pytest.approx(
         0.1, rel=0.5
     )
 

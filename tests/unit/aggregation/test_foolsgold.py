@@ -58,6 +58,7 @@ def test_memory_is_one_vector_for_each_worker_of_the_round() -> None:
     assert torch.equal(second["a"], 2 * rows[0])
     assert torch.equal(second["e"], rows[2])
     assert torch.equal(first["a"], rows[0])
+    assert not rule.rebuilds_memory
 
 
 def test_where_all_are_alike_the_aggregate_is_zero() -> None:
@@ -69,5 +70,3 @@ def test_only_what_keeps_workers_may_come_before() -> None:
     ARC() | FoolsGold(f=1)
     with pytest.raises(ParameterError, match="no mixing before it"):
         NNM() | FoolsGold(f=1)
-    with pytest.raises(ParameterError, match="one vector per worker"):
-        FoolsGold(f=1)(torch.ones(4, 3), memory=torch.ones(3))
