@@ -9,7 +9,7 @@ Pure: `coordinator.intake` asks these functions and sends the refusal.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pliska.coordinator.members import Member
 from pliska.coordinator.refusal import Refusal
@@ -28,6 +28,7 @@ class Acceptable:
         closed: Payload roots that recently committed rounds counted, by round
             and worker, so that a late retry still learns that it was counted.
         slot_taken_by: Workers whose slot of this round has an offer.
+        quarantined: Reason by worker in quarantine whose gradients are refused.
     """
 
     job: str
@@ -39,6 +40,7 @@ class Acceptable:
     base_digest: bytes
     closed: Mapping[int, Mapping[str, bytes]]
     slot_taken_by: frozenset[str]
+    quarantined: Mapping[str, str] = field(default_factory=dict)
 
 
 def refuse_unverified(
@@ -62,7 +64,7 @@ def refuse_unverified(
 def refuse_verified(
     header: GradientHeader, seq_used: int, acceptable: Acceptable
 ) -> Refusal | None:
-    """Make the check that follows the signature: the header was not used before.
+    """Make the checks that follow the signature: not in quarantine, not used before.
 
     Where the worker's slot has an offer, the slot knows more: whether this is the
     same gradient again, or another one.
@@ -72,6 +74,8 @@ def refuse_verified(
         seq_used: The highest sequence number that the worker has used.
         acceptable: What the leader accepts now.
     """
+    if header.worker in acceptable.quarantined:
+        return Refusal(ReplyCode.QUARANTINED, acceptable.quarantined[header.worker])
     if header.seq <= seq_used and header.worker not in acceptable.slot_taken_by:
         reason = f"sequence {header.seq} was used before; the last was {seq_used}"
         return Refusal(ReplyCode.REPLAY, reason)

@@ -16,6 +16,7 @@ from pliska.coordinator.admission import Acceptable
 from pliska.coordinator.attendance import Attendance, arrivals
 from pliska.coordinator.members import Members
 from pliska.coordinator.publisher import Publisher
+from pliska.coordinator.reputation import quarantine
 from pliska.coordinator.round import advance, next_tick
 from pliska.coordinator.round_state import (
     Aggregate,
@@ -86,6 +87,7 @@ class RoundDriver:
         self._effects: asyncio.Queue[Effect | None] = asyncio.Queue()
         self._transfers: dict[str, asyncio.Task[Any]] = {}
         self._arrived: dict[str, float] = {}
+        self._quarantine = quarantine(stepper.standings, (), options.quorum)
         self._is_over = False
 
     @property
@@ -108,6 +110,7 @@ class RoundDriver:
             base_digest=head.parameters_digest,
             closed=self._stepper.closed,
             slot_taken_by=frozenset(self._state.slots),
+            quarantined=self._quarantine.kept_out,
         )
 
     def feed(self, event: Event) -> None:
@@ -133,8 +136,11 @@ class RoundDriver:
         return Answer(ReplyCode.ACCEPTED)
 
     def members_changed(self) -> None:
-        """Tell the machine who is here now."""
-        self._advance(MembersChanged(self._members.present()))
+        """Tell the machine who is here now, and not kept out."""
+        present = self._members.present()
+        self._quarantine = quarantine(self._stepper.standings, present, self._options.quorum)
+        kept_out = self._quarantine.kept_out
+        self._advance(MembersChanged({w: life for w, life in present.items() if w not in kept_out}))
 
     def is_receiving_from(self, worker: str) -> bool:
         """Whether a transfer of this worker is under way; it alone may touch the worker's row."""
@@ -232,6 +238,8 @@ class RoundDriver:
                 await in_thread(self._stepper.commit)
                 self._stepper.advance()
                 self._arrived.clear()
+                self._tell_changes()
+                self.members_changed()  # before the next round opens: it keeps others out
                 self._advance(Committed())
             case Publish():
                 is_final = self._state.phase is Phase.FINISHED
@@ -259,10 +267,25 @@ class RoundDriver:
         """Say who came to the round that was just sealed."""
         state = self._state
         filled = state.workers_in(SlotState.FILLED)
+        kept_out = set(self._quarantine.kept_out) - set(state.slots)
         return Attendance(
             arrivals=arrivals({worker: self._arrived[worker] for worker in filled}),
-            absent=tuple(sorted(set(state.members) - set(state.slots))),
+            absent=tuple(sorted(set(state.members) - set(state.slots) - kept_out)),
+            excluded=tuple(sorted(kept_out)),
+            spared=tuple(sorted(self._quarantine.spared)),
         )
+
+    def _tell_changes(self) -> None:
+        """Log whose standing the last commit changed, and why."""
+        commit = self._stepper.last_commit
+        for change in commit.record.changes if commit else ():
+            log.warning(
+                "worker=%s standing=%s before=%s reason=%s",
+                change.worker,
+                change.after,
+                change.before,
+                change.reason,
+            )
 
     async def _end_transfers(self) -> None:
         """Break off what is still being received; after this, rows change no more."""

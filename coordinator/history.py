@@ -108,7 +108,7 @@ def _linked(found: Mapping[bytes, Commit], head: bytes) -> tuple[tuple[Commit, .
     digest = head
     while digest != GENESIS:
         commit = found.get(digest)
-        if commit is None or len(commits) > len(found):
+        if commit is None:
             after = f"before version {commits[-1].record.version}" if commits else "of the head"
             return tuple(reversed(commits)), f"the entry {after}, {digest.hex()[:16]}, is missing"
         commits.append(commit)

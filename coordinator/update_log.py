@@ -157,8 +157,8 @@ class UpdateLog:
         self._storage.delete(f"{self._folder}{logged.version:012d}-{logged.mark.hex()}.entry")
 
     def names(self) -> list[str]:
-        """Return the names of all entries, by version, those included that were never committed."""
-        return self._storage.names(self._folder)
+        """Return the names of all entries and heads, whether they were committed or not."""
+        return [*self._storage.names(self._heads), *self._storage.names(self._folder)]
 
     def claimed(self, name: str) -> Commit:
         """Read only the record of one of `names`, its signature not checked.
@@ -167,14 +167,15 @@ class UpdateLog:
             DamagedStateError: There is no record in it, or not the one that it is named by.
             StorageError: The disk failed, or the entry is cut short.
         """
-        length = int.from_bytes(self._storage.read_range(name, 0, 4))
+        length = int.from_bytes(self._storage.read_range(name, 0, LENGTH_BYTES))
         if length > RECORD_BYTES_MAX:
-            raise DamagedStateError(f"{name}: it is cut short or damaged")
+            raise DamagedStateError(f"{name}: it is damaged")
         try:
-            commit = Commit.unverified(self._storage.read_range(name, 4, length))
+            commit = Commit.unverified(self._storage.read_range(name, LENGTH_BYTES, length))
         except DamagedStateError as error:
             raise DamagedStateError(f"{name}: {error}") from error
-        if name != self.name(commit.record.version, commit.digest):
+        version, digest = commit.record.version, commit.digest
+        if name not in (self.name(version, digest), self._head_name(version, digest)):
             raise DamagedStateError(f"{name}: it holds another record than its name says")
         return commit
 

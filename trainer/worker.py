@@ -63,7 +63,7 @@ AGAIN = frozenset({ReplyCode.BUSY, ReplyCode.DIGEST, ReplyCode.REPLAY})
 """The same gradient may be sent again."""
 ANEW = frozenset({ReplyCode.WRONG_BASE, ReplyCode.FUTURE_ROUND})
 """The gradient belongs to another version than the leader's: download that one."""
-UNUSABLE = frozenset({ReplyCode.NONFINITE, ReplyCode.EQUIVOCATION})
+UNUSABLE = frozenset({ReplyCode.NONFINITE, ReplyCode.EQUIVOCATION, ReplyCode.QUARANTINED})
 """This gradient does not count; the next one may."""
 
 

@@ -28,6 +28,8 @@ class ReplyCode(StrEnum):
     """A newer process of the same worker has taken over."""
     BAD_SIG = "BAD_SIG"
     KEY_REVOKED = "KEY_REVOKED"
+    QUARANTINED = "QUARANTINED"
+    """The worker's past gradients keep this one out; its time ends by itself."""
     REPLAY = "REPLAY"
     """The sequence number or nonce was used before."""
     EQUIVOCATION = "EQUIVOCATION"
@@ -54,6 +56,7 @@ HTTP_STATUS: dict[ReplyCode, int] = {
     ReplyCode.OLD_INCARNATION: 403,
     ReplyCode.BAD_SIG: 401,
     ReplyCode.KEY_REVOKED: 403,
+    ReplyCode.QUARANTINED: 403,
     ReplyCode.REPLAY: 409,
     ReplyCode.EQUIVOCATION: 409,
     ReplyCode.SCHEMA: 400,

@@ -107,8 +107,8 @@ def test_every_code_of_the_protocol_has_an_http_status() -> None:
     assert list(HTTP_STATUS) == list(ReplyCode)
     expected = """
         ACCEPTED DUPLICATE COMMITTED STALE_EPOCH STALE_ROUND FUTURE_ROUND WRONG_BASE NOT_MEMBER
-        OLD_INCARNATION BAD_SIG KEY_REVOKED REPLAY EQUIVOCATION SCHEMA DIGEST NONFINITE
-        TOO_LARGE BUSY
+        OLD_INCARNATION BAD_SIG KEY_REVOKED QUARANTINED REPLAY EQUIVOCATION SCHEMA DIGEST
+        NONFINITE TOO_LARGE BUSY
     """
     assert [code.value for code in ReplyCode] == expected.split()
     assert Reply(code=ReplyCode.TOO_LARGE).http_status == 413
