@@ -57,6 +57,13 @@ def _check_rule(job: Job) -> None:
             f"{rule.name} compares with a trusted gradient, and a coordinator has none",
             "write another rule",
         )
+    if "memory" in rule.uses and not rule.rebuilds_memory:
+        raise mistake(
+            job,
+            "rule.name",
+            f"{rule.name} remembers the gradients of every worker, which no log keeps",
+            "write another rule",
+        )
     for count, key in (
         (job.rounds.workers, "rounds.workers"),
         (job.rounds.quorum, "rounds.quorum"),

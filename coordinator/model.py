@@ -1,8 +1,9 @@
 """The model being trained: the user's module, one torch optimizer, and their exact state.
 
-The coordinator steps it along aggregates; gradients are made by workers. It
-knows no rounds, no files and no network, and never runs the module forward.
-Not safe for use from two threads at once.
+The coordinator steps it along aggregates; gradients are made by workers. What
+the rule remembers of the aggregates is part of the state, since the next step
+depends on it. It knows no rounds, no files and no network, and never runs the
+module forward. Not safe for use from two threads at once.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pliska.aggregation import Memory, Rule, rule_named
 from pliska.aggregation.layout import StateLayout
 from pliska.coordinator.errors import ModelStateError
 from pliska.coordinator.optimizer import NamedOptimizer
@@ -24,7 +26,7 @@ from pliska.coordinator.training_state import TrainingState, vector_digest
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.manifest import Manifest
 
-_PARAMETER, _CONSTANT, _OPTIMIZER = "parameters/", "constants/", "optimizer/"
+_PARAMETER, _CONSTANT, _OPTIMIZER, _MEMORY = "parameters/", "constants/", "optimizer/", "memory/"
 
 
 class TrainingModel:
@@ -36,21 +38,27 @@ class TrainingModel:
     Attributes:
         layout: Where each trainable parameter lies in the flat vector.
         step: Optimizer steps taken since the job's first parameters.
+        memory: What the rule is given in the next round (see `aggregation.Rule.memory_after`).
     """
 
-    def __init__(self, module: nn.Module, optimizer: str, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, module: nn.Module, optimizer: str, settings: Mapping[str, Any], rule: Rule
+    ) -> None:
         """Take over a module that `build_module` has checked.
 
         Args:
             module: Its parameters are moved into one flat vector, values unchanged.
             optimizer: Name of a torch optimizer, as a job file has it.
             settings: Its parameters.
+            rule: Makes the aggregates; only its memory is kept here.
 
         Raises:
             OptimizerError: No such optimizer, or not with these parameters.
         """
         self.layout: StateLayout = layout_of(module)
         self.step = 0
+        self.memory: Memory | None = None
+        self._rule = rule
         self._module = module
         self._trainable = trainable(module)
         self._flat = self.layout.flatten(self._trainable)
@@ -70,8 +78,10 @@ class TrainingModel:
             JobFileError: The model's factory is missing or made something unfit.
             OptimizerError: The optimizer's parameters are wrong (`job_check`
                 says so with the line).
+            RuleUsageError: The rule's are; so does `job_check`.
         """
-        return cls(build_module(job), job.optimizer.name, job.optimizer.parameters)
+        rule = rule_named(job.rule.name, **job.rule.parameters)
+        return cls(build_module(job), job.optimizer.name, job.optimizer.parameters, rule)
 
     @property
     def dimension(self) -> int:
@@ -104,7 +114,7 @@ class TrainingModel:
         }
 
     def apply(self, aggregate: torch.Tensor) -> None:
-        """Take one optimizer step along the aggregate.
+        """Take one optimizer step along the aggregate, and remember what the rule shall.
 
         Args:
             aggregate: float32 [d], finite; the gradient of the loss. Not changed.
@@ -123,6 +133,7 @@ class TrainingModel:
         self._gradient.copy_(aggregate)
         self._optimizer.step()
         self.step += 1
+        self.memory = self._rule.memory_after(aggregate)
 
     def parameters_digest(self) -> bytes:
         """Return the root of the hash tree over the parameters' bytes, 32 bytes.
@@ -145,14 +156,15 @@ class TrainingModel:
         tensors = {f"{_PARAMETER}{name}": value.detach() for name, value in self._trainable.items()}
         tensors |= {f"{_CONSTANT}{name}": value for name, value in self._constants.items()}
         tensors |= {f"{_OPTIMIZER}{name}": each for name, each in self._optimizer.tensors().items()}
+        tensors |= {f"{_MEMORY}{name}": vector for name, vector in (self.memory or {}).items()}
         return TrainingState(tensors, {"step": self.step, "optimizer": self._optimizer.settings()})
 
     def restore_state(self, state: TrainingState) -> None:
         """Put the model back to an exported state, bit for bit. The tensors are copied.
 
         Raises:
-            ModelStateError: It is the state of another model or optimizer. The
-                model may be partly restored: build a new one.
+            ModelStateError: It is the state of another model, optimizer or rule.
+                The model may be partly restored: build a new one.
         """
         step, optimizer = state.settings.get("step"), state.settings.get("optimizer")
         if not isinstance(step, int) or not isinstance(optimizer, dict):
@@ -163,11 +175,14 @@ class TrainingModel:
                 for name, tensor in state.tensors.items()
                 if name.startswith(prefix)
             }
-            for prefix in (_PARAMETER, _CONSTANT, _OPTIMIZER)
+            for prefix in (_PARAMETER, _CONSTANT, _OPTIMIZER, _MEMORY)
         }
+        if parts[_MEMORY] and not self._rule.rebuilds_memory:
+            raise ModelStateError(f"the state is of another rule: {self._rule.name} has no memory")
         _copy_into(self._trainable, parts[_PARAMETER])
         _copy_into(self._constants, parts[_CONSTANT])
         self._optimizer.restore(optimizer, parts[_OPTIMIZER])
+        self.memory = {name: each.clone() for name, each in parts[_MEMORY].items()} or None
         self.step = step
 
 

@@ -150,7 +150,8 @@ class Stepper:
                 model is as it was.
         """
         seed = self._seed(self.head.version + 1)
-        aggregation = self._rule.aggregate(buffer, rejected=refused, seed=seed)
+        memory = self._model.memory
+        aggregation = self._rule.aggregate(buffer, rejected=refused, seed=seed, memory=memory)
         learning_rate = self._model.learning_rate
         base_digest = self.head.parameters_digest
         self._model.apply(aggregation.vector)

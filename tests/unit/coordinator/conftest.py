@@ -46,14 +46,16 @@ name = "tiny"
 seed = 7
 model = {{ factory = "tiny_task:model" }}
 data = {{ factory = "tiny_task:data" }}
-rule = {{ name = "multi-krum", f = 1 }}
+rule = {{ {rule} }}
 optimizer = {{ {optimizer} }}
 rounds = {{ count = 9, workers = 6, quorum = 5 }}
 """
 
 
-def job_with(optimizer: str = 'name = "adam", lr = 0.01') -> Job:
-    return parse_job(JOB.format(optimizer=optimizer), "tiny.toml")
+def job_with(
+    optimizer: str = 'name = "adam", lr = 0.01', rule: str = 'name = "multi-krum", f = 1'
+) -> Job:
+    return parse_job(JOB.format(optimizer=optimizer, rule=rule), "tiny.toml")
 
 
 def key_lookup(key_id: str) -> bytes | None:
@@ -144,7 +146,7 @@ def user_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def tiny_job(user_code: Path) -> Callable[..., Job]:
-    """Return the small job, with another optimizer where one is given as TOML."""
+    """Return the small job, with another optimizer or rule where one is given as TOML."""
     return job_with
 
 

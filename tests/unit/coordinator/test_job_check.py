@@ -70,6 +70,12 @@ def test_a_good_job_passes() -> None:
             "fltrust compares with a trusted gradient, and a coordinator has none",
             "write another rule",
         ),
+        (
+            changed("multi-krum", "foolsgold"),
+            12,
+            "foolsgold remembers the gradients of every worker",
+            "write another rule",
+        ),
         (changed("f = 2", "g = 2"), 13, "multi-krum has no parameter 'g'", "write what"),
         (changed("f = 2", ""), 12, "multi-krum needs a value for 'f'", "write what"),
         (changed("f = 2", "f = -1"), 13, "f must be a whole number of at least 0", "write what"),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from pliska.aggregation import Mean
 from pliska.coordinator.checkpoint import Checkpoint, CheckpointStore
 from pliska.coordinator.errors import ModelStateError
 from pliska.coordinator.model import TrainingModel
@@ -205,7 +206,7 @@ def test_buffers_and_frozen_parameters_are_kept_but_not_stepped() -> None:
     module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
     module[0].requires_grad_(False)
     module.register_buffer("scale", torch.tensor([2.0]))
-    model = TrainingModel(module, "sgd", {"lr": 1.0})
+    model = TrainingModel(module, "sgd", {"lr": 1.0}, Mean())
     frozen = model.named_parameters()["0.weight"]
     model.apply(torch.ones(model.dimension))
 
@@ -218,9 +219,53 @@ def test_buffers_and_frozen_parameters_are_kept_but_not_stepped() -> None:
 def test_tied_parameters_step_together() -> None:
     module = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)})
     module["b"].weight = module["a"].weight
-    model = TrainingModel(module, "sgd", {"lr": 1.0})
+    model = TrainingModel(module, "sgd", {"lr": 1.0}, Mean())
     model.apply(torch.ones(model.dimension))
     named = model.named_parameters()
 
     assert torch.equal(named["a.weight"], named["b.weight"])
     assert not any(name.startswith("constants/") for name in model.export_state().tensors)
+
+
+CLIPPING = 'name = "centered-clipping", f = 1'
+
+
+def test_what_the_rule_remembers_is_part_of_the_state(tiny_job: Callable[..., Job]) -> None:
+    model = TrainingModel.build(tiny_job(rule=CLIPPING))
+    assert model.memory is None
+    vector = aggregate(model)
+    model.apply(vector)
+    remembered = vector.clone()
+    before = model.state_digest()
+    vector.zero_()  # the caller's memory, used again
+    assert model.memory is not None
+    assert torch.equal(model.memory["centre"], remembered)
+    assert torch.equal(model.export_state().tensors["memory/centre"], remembered)
+    assert model.state_digest() == before
+    model.memory = {"centre": remembered + 1}
+    assert model.state_digest() != before
+
+
+def test_memory_comes_back_with_the_state(tiny_job: Callable[..., Job], tmp_path: Path) -> None:
+    model = TrainingModel.build(tiny_job(rule=CLIPPING))
+    first = model.export_state()
+    fresh = TrainingState(
+        {name: each.clone() for name, each in first.tensors.items()}, first.settings
+    )
+    model.apply(aggregate(model))
+    store = CheckpointStore(LocalStorage(tmp_path), "tiny")
+    store.write(Checkpoint(1, bytes(32), model.state_digest()), model.export_state())
+    restored = TrainingModel.build(tiny_job(rule=CLIPPING))
+    restored.restore_state(store.read(store.places()[0])[1])
+    assert restored.state_digest() == model.state_digest()
+    restored.restore_state(fresh)  # that of before the first round
+    assert restored.memory is None
+
+
+def test_the_memory_of_another_rule_is_refused(
+    tiny_job: Callable[..., Job], model: TrainingModel
+) -> None:
+    other = TrainingModel.build(tiny_job(rule=CLIPPING))
+    other.apply(aggregate(other))
+    with pytest.raises(ModelStateError, match="multi-krum has no memory"):
+        model.restore_state(other.export_state())

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pliska.coordinator.commit import Commit
 from pliska.coordinator.errors import ForkedChainError, RecoveryError
@@ -98,6 +99,19 @@ def test_a_changed_learning_rate_is_replayed(tiny_job: Any, leader: Any) -> None
 
     recovered = recover(tiny_job(), leader.head, leader.storage)
     assert recovered.model.state_digest() == leader.model.state_digest()
+
+
+@pytest.mark.parametrize("checkpoint_at", [(), (3,), (5,)])
+def test_what_the_rule_remembers_is_rebuilt(
+    tiny_job: Any, lead: Any, directory: Path, checkpoint_at: tuple[int, ...]
+) -> None:
+    job = tiny_job(rule='name = "centered-clipping", f = 1')
+    leader = lead(job, LocalStorage(directory))
+    run(leader, 5, checkpoint_at)
+    memory = recover(job, leader.head, leader.storage).model.memory
+
+    assert memory is not None
+    assert torch.equal(memory["centre"], leader.model.memory["centre"])
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "no manifest", "no file"])

@@ -58,7 +58,11 @@ class Bench:
 
 @pytest.fixture
 def bench(lead_toy: Callable[..., Lead]) -> Bench:
-    lead = lead_toy(rule='name = "trimmed-mean", f = 1')
+    return bench_with('name = "trimmed-mean", f = 1', lead_toy)
+
+
+def bench_with(rule: str, lead_toy: Callable[..., Lead]) -> Bench:
+    lead = lead_toy(rule=rule)
     job, model = lead.job, TrainingModel.build(lead.job)
     checkpoints = CheckpointWriter(CheckpointStore(lead.storage, job.name), job.checkpoint.keep)
     stepper = Stepper(
@@ -136,6 +140,17 @@ def test_rows_that_the_rule_refuses_leave_the_model_as_it_was(bench: Bench) -> N
     with pytest.raises(AggregationError):
         bench.aggregate(refused={"w1": "NaN", "w2": "NaN"})
     assert bench.model.state_digest() == before
+
+
+def test_a_rule_is_given_what_it_remembered(lead_toy: Callable[..., Lead]) -> None:
+    bench = bench_with('name = "centered-clipping", f = 1, tau = 1.0, iterations = 1', lead_toy)
+    bench.round(5.0)  # starts where the rows agree
+    assert bench.model.memory is not None
+    start = bench.model.memory["centre"].clone()
+    bench.round(-5.0)  # far from there: one step of length tau
+    moved = bench.model.memory["centre"] - start
+    assert torch.equal(start, torch.full_like(start, 5.0))
+    assert float(moved.norm()) == pytest.approx(1.0)
 
 
 def test_published_version_is_the_committed_one(bench: Bench) -> None:
