@@ -6,7 +6,9 @@
 The loop calls `loss.backward()` once for each source of data (a shard, a
 client, a sensor) and then `optimizer.step()`. Torch would add these gradients
 up; here each backward pass is one row, and the step follows the rule's
-aggregate of the rows. It does not talk to a coordinator: that is `Worker`.
+aggregate of the rows. Rules that draw lots draw others in each step, and rules
+that remember are given what they remembered. It does not talk to a coordinator:
+that is `Worker`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +16,7 @@ from typing import Any
 
 import torch
 
-from pliska.aggregation import Aggregation, Rule
+from pliska.aggregation import Aggregation, Memory, Rule
 from pliska.trainer.errors import OptimizerUsageError
 
 
@@ -44,6 +46,9 @@ class RobustOptimizer(torch.optim.Optimizer):
         self.rule = rule
         self.last: Aggregation[torch.Tensor] | None = None
         self._rows: dict[int, dict[torch.Tensor, torch.Tensor]] = {}
+        self._steps = 0
+        self._memory: Memory | None = None
+        self._remembered: list[int] = []
         super().__init__(optimizer.param_groups, optimizer.defaults)
         # One list and one state for both, so that a scheduler moves the inner learning rate.
         self.param_groups = optimizer.param_groups
@@ -73,8 +78,19 @@ class RobustOptimizer(torch.optim.Optimizer):
         rows, self._rows = self._rows, {}
         if not rows:
             raise OptimizerUsageError("step came before any backward pass: there is no row")
-        used = [each for each in self._parameters() if any(each in row for row in rows.values())]
-        self.last = self.rule([_flatten(row, used) for row in rows.values()])
+        parameters = self._parameters()
+        positions = [
+            position
+            for position, each in enumerate(parameters)
+            if any(each in row for row in rows.values())
+        ]
+        used = [parameters[position] for position in positions]
+        # What was remembered of other parameters, before some were frozen or thawed, does not fit.
+        memory = self._memory if positions == self._remembered else None
+        flat = [_flatten(row, used) for row in rows.values()]
+        self.last = self.rule(flat, seed=self._steps, memory=memory)
+        self._steps += 1
+        self._memory, self._remembered = self.last.memory, positions
         _spread(self.last.vector, used)
         self.inner.step()
         self.inner.zero_grad(set_to_none=True)
@@ -85,12 +101,18 @@ class RobustOptimizer(torch.optim.Optimizer):
         self.inner.zero_grad(set_to_none=set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the inner optimizer's state."""
-        return self.inner.state_dict()
+        """Return the inner optimizer's state, and under `rule` how far the rule is."""
+        rule = {"steps": self._steps, "memory": self._memory, "remembered": self._remembered}
+        return self.inner.state_dict() | {"rule": rule}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the inner optimizer's state."""
-        self.inner.load_state_dict(state_dict)
+        """Restore the inner optimizer's state and the rule's; without one the rule begins anew."""
+        inner = dict(state_dict)
+        rule = inner.pop("rule", {})
+        self.inner.load_state_dict(inner)
+        self._steps = rule.get("steps", 0)
+        self._memory = rule.get("memory")
+        self._remembered = rule.get("remembered", [])
         self.param_groups = self.inner.param_groups
         self.state = self.inner.state
 

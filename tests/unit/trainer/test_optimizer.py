@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch import nn
 
-from pliska.aggregation import BoundError, CoordinateMedian, Krum, Mean, TrimmedMean
+from pliska.aggregation import (
+    BoundError,
+    Bucketing,
+    CenteredClipping,
+    CoordinateMedian,
+    Krum,
+    Mean,
+    TrimmedMean,
+)
 from pliska.trainer.errors import OptimizerUsageError
 from pliska.trainer.optimizer import RobustOptimizer
 
@@ -129,6 +137,54 @@ def test_state_dict_continues_where_it_was_taken() -> None:
     train(parameter, optimizer, 2)
     train(resumed, other, 2)
     assert torch.equal(resumed, parameter)
+
+
+def test_rule_that_remembers_starts_at_the_last_aggregate_also_after_a_resume() -> None:
+    def made() -> tuple[nn.Parameter, RobustOptimizer]:
+        parameter = weight([0.0, 0.0])
+        clipping = CenteredClipping(f=1, tau=1.0, iterations=1)
+        return parameter, RobustOptimizer(torch.optim.SGD([parameter], lr=1.0), clipping)
+
+    def step(parameter: nn.Parameter, optimizer: RobustOptimizer, gradient: list[float]) -> None:
+        for _ in range(3):
+            backward(parameter, gradient)
+        optimizer.step()
+
+    parameter, optimizer = made()
+    step(parameter, optimizer, [6.0, 8.0])
+    resumed, other = made()
+    other.load_state_dict(optimizer.state_dict())
+    for each, its in ((parameter, optimizer), (resumed, other)):
+        step(each, its, [-6.0, -8.0])
+        assert its.last is not None
+        # One step of length tau from (6, 8), against its direction.
+        assert torch.allclose(its.last.vector, torch.tensor([5.4, 7.2]))
+
+
+def test_memory_of_other_parameters_is_dropped() -> None:
+    first, second = weight([0.0]), weight([0.0])
+    clipping = CenteredClipping(f=0, tau=1.0, iterations=1)
+    optimizer = RobustOptimizer(torch.optim.SGD([first, second], lr=1.0), clipping)
+    backward(first, [5.0])
+    optimizer.step()
+    (5 * first.sum() + 7 * second.sum()).backward()
+    optimizer.step()
+    assert optimizer.last is not None
+    assert optimizer.last.vector.tolist() == [5.0, 7.0]
+
+
+def test_lots_are_drawn_anew_in_each_step() -> None:
+    parameter = weight([0.0])
+    rule = Bucketing(s=2) | CoordinateMedian(f=1)
+    optimizer = RobustOptimizer(torch.optim.SGD([parameter], lr=0.0), rule)
+    found = set()
+    for _ in range(10):
+        for value in range(8):
+            backward(parameter, [float(2**value)])
+        optimizer.step()
+        assert optimizer.last is not None
+        found.add(optimizer.last.vector.item())
+    assert len(found) > 3
 
 
 def test_rows_that_the_rule_refuses_leave_parameters_and_state_unchanged() -> None:
