@@ -57,7 +57,7 @@ def refuse_unverified(
     return (
         _refuse_address(header, acceptable)
         or _refuse_base(header, acceptable)
-        or _refuse_member(header, signed_by, member)
+        or refuse_member(header, signed_by, member)
     )
 
 
@@ -118,7 +118,8 @@ def _refuse_base(header: GradientHeader, acceptable: Acceptable) -> Refusal | No
     return Refusal(ReplyCode.WRONG_BASE, reason)
 
 
-def _refuse_member(header: GradientHeader, signed_by: str, member: Member | None) -> Refusal | None:
+def refuse_member(header: GradientHeader, signed_by: str, member: Member | None) -> Refusal | None:
+    """Check that a header is of a live worker in its newest incarnation, by its key."""
     if member is None:
         return Refusal(ReplyCode.NOT_MEMBER, f"worker {header.worker!r} has not joined")
     if header.incarnation != member.incarnation:

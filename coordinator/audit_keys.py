@@ -13,6 +13,7 @@ from typing import Any
 
 from pliska.coordinator.commit import Commit
 from pliska.coordinator.errors import AuditUsageError, DamagedStateError
+from pliska.coordinator.wire.encoding import MessageT
 from pliska.coordinator.wire.errors import WireError
 from pliska.coordinator.wire.messages import GradientHeader, Receipt
 from pliska.coordinator.wire.signing import Signed, verify
@@ -99,10 +100,18 @@ class KeyBook:
         Raises:
             DamagedStateError: No coordinator of ours signed it.
         """
+        return self.statement(signed, Receipt)
+
+    def statement(self, signed: Signed, message_type: type[MessageT]) -> MessageT:
+        """Check a coordinator's signature on any message of this type.
+
+        Raises:
+            DamagedStateError: No coordinator of ours signed it.
+        """
         try:
-            return verify(signed, Receipt, self.coordinator).message
+            return verify(signed, message_type, self.coordinator).message
         except WireError as error:
-            raise DamagedStateError(f"a receipt is refused: {error}") from error
+            raise DamagedStateError(f"a coordinator's word is refused: {error}") from error
 
     def _of_role(self, identity: str, role: Role) -> bytes | None:
         key = self._keys.get(identity)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pliska.aggregation import AggregationError, GradientBuffer
 from pliska.coordinator.admission import Acceptable
 from pliska.coordinator.attendance import Attendance, arrivals
+from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.members import Members
 from pliska.coordinator.publisher import Publisher
 from pliska.coordinator.reputation import quarantine
@@ -38,7 +39,7 @@ from pliska.coordinator.round_state import (
     SlotState,
     Tick,
 )
-from pliska.coordinator.stepper import SYNCHRONOUS, Stepper
+from pliska.coordinator.stepper import CLOSED_ROUNDS_MAX, SYNCHRONOUS, Stepper
 from pliska.coordinator.wire import ReplyCode
 from pliska.coordinator.wire.thread import in_thread
 
@@ -64,6 +65,7 @@ class RoundDriver:
         buffer: GradientBuffer,
         members: Members,
         publisher: Publisher,
+        trail: AuditTrail,
         now: Callable[[], float],
     ) -> None:
         """Begin where the last committed round left off.
@@ -75,6 +77,7 @@ class RoundDriver:
             buffer: Where the intake puts the rows.
             members: The live workers.
             publisher: Gets each committed version.
+            trail: Reads rows for audits before they are given back.
             now: Seconds on a monotonic clock, the one of `state.since`.
         """
         self._state = state
@@ -83,10 +86,12 @@ class RoundDriver:
         self._buffer = buffer
         self._members = members
         self._publisher = publisher
+        self._trail = trail
         self._now = now
         self._effects: asyncio.Queue[Effect | None] = asyncio.Queue()
         self._transfers: dict[str, asyncio.Task[Any]] = {}
         self._arrived: dict[str, float] = {}
+        self._closed_at: dict[int, float] = {}
         self._quarantine = quarantine(stepper.standings, (), options.quorum)
         self._is_over = False
 
@@ -134,6 +139,11 @@ class RoundDriver:
         if slot is None or slot.offer != offer or slot.state is not SlotState.FILLED:
             return Answer(ReplyCode.STALE_ROUND, "the round went on without this gradient")
         return Answer(ReplyCode.ACCEPTED)
+
+    def closed_ago_s(self, round_number: int) -> float | None:
+        """Return how long ago a recent round closed; None where that is not known."""
+        closed_at = self._closed_at.get(round_number)
+        return None if closed_at is None else self._now() - closed_at
 
     def members_changed(self) -> None:
         """Tell the machine who is here now, and not kept out."""
@@ -236,6 +246,7 @@ class RoundDriver:
                 await self._aggregate(effect)
             case Commit():
                 await in_thread(self._stepper.commit)
+                await self._hand_over_to_audits()
                 self._stepper.advance()
                 self._arrived.clear()
                 self._tell_changes()
@@ -248,7 +259,16 @@ class RoundDriver:
             case Opened() | Answer():
                 raise AssertionError("executed where the machine decided it")
 
+    async def _hand_over_to_audits(self) -> None:
+        """Let the trail see the rows of a committed round before they are given back."""
+        commit, annex = self._stepper.prepared
+        base = self._publisher.published
+        self._trail.committed(commit, annex.headers, self._stepper.standings, base, self._buffer)
+        await self._trail.rows_are_free()
+
     async def _aggregate(self, effect: Aggregate) -> None:
+        self._closed_at[self._state.round] = self._now()
+        self._closed_at.pop(self._state.round - CLOSED_ROUNDS_MAX, None)
         await self._end_transfers()
         try:
             await in_thread(
@@ -259,6 +279,7 @@ class RoundDriver:
                 self._attendance(),
             )
         except AggregationError as error:
+            await self._trail.rows_are_free()
             self._advance(AggregationFailed(str(error)))
         else:
             self._advance(Aggregated())

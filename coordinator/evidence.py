@@ -19,10 +19,12 @@ from typing import Annotated, ClassVar
 from pliska.coordinator.audit_keys import KeyBook
 from pliska.coordinator.commit import RECORD_BYTES_MAX, Commit
 from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.standing import Conviction
 from pliska.coordinator.wire.encoding import Digest, Length, Name, decode, encode
 from pliska.coordinator.wire.errors import WireError
+from pliska.coordinator.wire.limits import WHY_CHARACTERS_MAX
 from pliska.coordinator.wire.messages import GradientHeader
-from pliska.coordinator.wire.signing import Signed, verify
+from pliska.coordinator.wire.signing import Signed, peek
 
 EVIDENCE_BYTES_MAX = 2 * RECORD_BYTES_MAX + 4096
 """Largest evidence that is read."""
@@ -109,6 +111,11 @@ class Charge:
     round: int
     reason: str
 
+    @property
+    def is_against_worker(self) -> bool:
+        """Whether a worker is the offender, and not a coordinator."""
+        return self.kind != "fork"
+
 
 def paired(first: Signed, second: Signed) -> tuple[Signed, Signed]:
     """Put two signed messages into the order that evidence has them in."""
@@ -149,13 +156,49 @@ def charge(evidence: Evidence, keys: KeyBook) -> Charge:
         DamagedStateError: It proves nothing: a signature does not fit, or what was
             signed is no offence.
     """
+    claimed = claimed_charge(evidence)
     match evidence:
         case Equivocation(first, second):
-            return _equivocation(keys.header(first), keys.header(second))
+            keys.header(first)
+            keys.header(second)
         case Fork(first, second):
-            return _fork(first, second, keys)
+            keys.commit(first, claimed.job)
+            keys.commit(second, claimed.job)
         case Miscomputation(header, finding):
-            return _miscomputation(keys.header(header), _finding(finding, keys))
+            keys.header(header)
+            keys.statement(finding, Finding)
+    return claimed
+
+
+def claimed_charge(evidence: Evidence) -> Charge:
+    """Say what evidence would prove if its signatures fit.
+
+    Raises:
+        DamagedStateError: What was signed is no offence.
+    """
+    try:
+        match evidence:
+            case Equivocation(first, second):
+                return _equivocation(_header(first), _header(second))
+            case Fork(first, second):
+                return _fork(
+                    Commit.unverified(first.to_bytes()), Commit.unverified(second.to_bytes())
+                )
+            case Miscomputation(header, finding):
+                return _miscomputation(_header(header), peek(finding, Finding).claim)
+    except WireError as error:
+        raise DamagedStateError(f"not evidence: {error}") from error
+
+
+def conviction_of(evidence: Evidence, charged: Charge) -> Conviction:
+    """Return what a commit record says of evidence that was checked."""
+    reason = f"convicted of {charged.kind}: {charged.reason}"
+    return Conviction(
+        worker=charged.offender,
+        offence=charged.kind,
+        evidence=digest_of(evidence),
+        reason=reason[:WHY_CHARACTERS_MAX],
+    )
 
 
 def is_equivocation(first: GradientHeader, second: GradientHeader) -> bool:
@@ -165,6 +208,10 @@ def is_equivocation(first: GradientHeader, second: GradientHeader) -> bool:
     told to go back computes another one: that is no offence.
     """
     return _slot(first) == _slot(second) and first.payload_root != second.payload_root
+
+
+def _header(signed: Signed) -> GradientHeader:
+    return peek(signed, GradientHeader).claim
 
 
 def _slot(header: GradientHeader) -> tuple[object, ...]:
@@ -180,27 +227,21 @@ def _equivocation(first: GradientHeader, second: GradientHeader) -> Charge:
     return Charge("equivocation", first.job, first.worker, first.round, reason)
 
 
-def _fork(first: Signed, second: Signed, keys: KeyBook) -> Charge:
-    job = Commit.claimed(first.to_bytes()).job
-    one, other = keys.commit(first, job), keys.commit(second, job)
-    are_rivals = (one.record.epoch, one.record.version) == (
+def _fork(one: Commit, other: Commit) -> Charge:
+    record = one.record
+    is_one_leader = one.signed.key_id == other.signed.key_id
+    are_rivals = (record.job, record.epoch, record.version) == (
+        other.record.job,
         other.record.epoch,
         other.record.version,
     )
-    if not are_rivals or one.digest == other.digest or first.key_id != second.key_id:
+    if not (is_one_leader and are_rivals) or one.digest == other.digest:
         raise DamagedStateError("the two records are not two of one leader for one version")
     reason = (
-        f"signed two records for version {one.record.version} in epoch {one.record.epoch}: "
+        f"signed two records for version {record.version} in epoch {record.epoch}: "
         f"{one.digest.hex()[:12]} and {other.digest.hex()[:12]}"
     )
-    return Charge("fork", job, first.key_id, one.record.round, reason)
-
-
-def _finding(signed: Signed, keys: KeyBook) -> Finding:
-    try:
-        return verify(signed, Finding, keys.coordinator).message
-    except WireError as error:
-        raise DamagedStateError(f"the finding is refused: {error}") from error
+    return Charge("fork", record.job, one.signed.key_id, record.round, reason)
 
 
 def _miscomputation(header: GradientHeader, finding: Finding) -> Charge:

@@ -4,7 +4,6 @@ Written once, never removed. A name that does not fit its content is damage.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pliska.coordinator.errors import DamagedStateError
@@ -71,7 +70,7 @@ class EvidenceStore:
             raise DamagedStateError(f"{name}: its content is not the one that it is named by")
         return KeptEvidence(name, int(matched[1]), digest, evidence)
 
-    def since(self, round_number: int) -> Iterator[KeptEvidence]:
-        """Read what is about this round or a later one."""
+    def names_since(self, round_number: int) -> list[str]:
+        """Return the names of what is about this round or a later one."""
         first = f"{self._folder}{round_number:012d}"
-        return (self.read(name) for name in self.names() if name >= first)
+        return [name for name in self.names() if name >= first]

@@ -14,9 +14,11 @@ from pliska.aggregation import BufferFullError, GradientBuffer
 from pliska.coordinator.admission import (
     UNKNOWN_KEY,
     refuse_key,
+    refuse_member,
     refuse_unverified,
     refuse_verified,
 )
+from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.driver import RoundDriver
 from pliska.coordinator.members import Members
 from pliska.coordinator.refusal import Refusal
@@ -48,6 +50,8 @@ RETRY_AFTER_S = 0.2
 
 _SETTLED = frozenset({ReplyCode.ACCEPTED, ReplyCode.NONFINITE})
 """The slot has its gradient, or the worker has spent its vote."""
+_UNNAMED = frozenset({ReplyCode.STALE_ROUND, ReplyCode.QUARANTINED})
+"""No commit record will name the gradient: the receipt is what proves why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Intake:
     manifest: Manifest
     signer: Signer
     tally: Tally
+    trail: AuditTrail
     now: Callable[[], float]
     wall_time: Callable[[], float]
     _receipts: dict[str, tuple[Offered, bytes]] = field(default_factory=dict)
@@ -87,7 +92,7 @@ class Intake:
         """Check a header as far as it goes without touching any state."""
         claim = peek(signed, GradientHeader).claim
         refusal = self._refuse_claim(claim, signed.key_id)
-        if refusal is not None:
+        if refusal is not None and not self._is_owed_receipt(claim, signed.key_id, refusal):
             return refusal
         # Asked for every message: a revocation takes effect with the next one.
         key = await asyncio.to_thread(self.keyring.find, signed.key_id)
@@ -100,6 +105,15 @@ class Intake:
     def _refuse_claim(self, claim: GradientHeader, signed_by: str) -> Refusal | None:
         member = self.members.named(claim.worker)
         return refuse_unverified(claim, signed_by, member, self.driver.acceptable())
+
+    def _is_owed_receipt(self, claim: GradientHeader, signed_by: str, refusal: Refusal) -> bool:
+        """Whether a late gradient is worth a look at its signature: once a worker and round."""
+        return (
+            refusal.code is ReplyCode.STALE_ROUND
+            and self.driver.closed_ago_s(claim.round) is not None
+            and refuse_member(claim, signed_by, self.members.named(claim.worker)) is None
+            and self.trail.wants_receipt(claim.worker, claim.round)
+        )
 
     def _drop_revoked(self, key: Enrolled | None, worker: str) -> None:
         """Let a member go whose key was revoked, so that no round waits for it."""
@@ -114,23 +128,25 @@ class Intake:
         # Once more: the round may have moved on while the keyring was asked.
         refusal = self._refuse_claim(header, verified.signed.key_id)
         if refusal is not None:
-            return self._answer(header, refusal.code, refusal.reason)
+            return self._answer(verified, refusal.code, self._lateness(header, refusal))
         self.members.hear(header.worker, self.now())
         member = self.members.named(header.worker)
         refusal = refuse_verified(header, member.seq if member else 0, self.driver.acceptable())
         if refusal is not None:
-            return self._answer(header, refusal.code, refusal.reason)
+            return self._answer(verified, refusal.code, refusal.reason)
         try:
             check_sizes(header, self.manifest, body.remaining)
         except RefusedError as error:
-            return self._answer(header, error.code, str(error))
+            return self._answer(verified, error.code, str(error))
         offer = Offered(header.worker, header.incarnation, header.payload_root, verified.signed)
         answer = self.driver.offer(offer)
         self.members.use_seq(header.worker, header.seq)
         if answer.code is ReplyCode.DUPLICATE:
-            return self._repeat(header, offer, answer.reason)
+            return self._repeat(verified, offer, answer.reason)
+        if answer.code is ReplyCode.EQUIVOCATION:
+            self.trail.equivocated(self.driver.state.slots[header.worker].offer.header, verified)
         if answer.code is not ReplyCode.ACCEPTED:
-            return self._answer(header, answer.code, answer.reason)
+            return self._answer(verified, answer.code, answer.reason)
         return await self._take(verified, offer, body)
 
     async def _take(self, verified: Verified[GradientHeader], offer: Offered, body: Body) -> Reply:
@@ -141,10 +157,10 @@ class Intake:
             self.driver.abandon(header.worker)
             self.driver.feed(Broken(offer))
             reason = "an earlier life of this worker was still sending"
-            return self._answer(header, ReplyCode.BUSY, reason)
+            return self._answer(verified, ReplyCode.BUSY, reason)
         filled = await self.driver.transfer(header.worker, self._fill(verified, offer, body))
         answer = filled or Answer(ReplyCode.STALE_ROUND, "the round closed before it was complete")
-        reply = self._answer(header, answer.code, answer.reason)
+        reply = self._answer(verified, answer.code, answer.reason)
         if answer.code in _SETTLED and reply.receipt is not None:
             self._receipts[header.worker] = (offer, reply.receipt)
         return reply
@@ -158,9 +174,11 @@ class Intake:
             return Answer(ReplyCode.BUSY, str(error))
         is_counted = False
         try:
-            await receive_payload(body, verified, self.buffer.array(row))
+            payload = await receive_payload(body, verified, self.buffer.array(row))
             answer = self.driver.complete(offer)
             is_counted = answer.code is ReplyCode.ACCEPTED
+            if is_counted:
+                self.trail.keep_payload(verified.message, payload)
         except NonFiniteError as error:
             # It was signed and arrived whole: this is what the worker says, and it spends its vote.
             self.driver.feed(Refused(offer, str(error)))
@@ -183,16 +201,24 @@ class Intake:
         self.tally.count(refusal.code, refusal.reason)
         return self._reply(refusal.code, refusal.reason)
 
-    def _repeat(self, header: GradientHeader, offer: Offered, reason: str) -> Reply:
+    def _repeat(self, verified: Verified[GradientHeader], offer: Offered, reason: str) -> Reply:
         """Answer an offer that was settled before with the receipt that it got then."""
-        settled, receipt = self._receipts.get(header.worker, (None, b""))
+        settled, receipt = self._receipts.get(offer.worker, (None, b""))
         if settled != offer:
-            return self._answer(header, ReplyCode.DUPLICATE, reason)
-        self.tally.count(ReplyCode.DUPLICATE, reason, header.worker)
+            return self._answer(verified, ReplyCode.DUPLICATE, reason)
+        self.tally.count(ReplyCode.DUPLICATE, reason, offer.worker)
         return self._reply(ReplyCode.DUPLICATE, reason, receipt)
 
-    def _answer(self, header: GradientHeader, code: ReplyCode, reason: str) -> Reply:
+    def _lateness(self, header: GradientHeader, refusal: Refusal) -> str:
+        """Say how late a gradient came, where that is known."""
+        ago_s = self.driver.closed_ago_s(header.round)
+        if refusal.code is not ReplyCode.STALE_ROUND or ago_s is None:
+            return refusal.reason
+        return f"arrived {ago_s:.3f} s after round {header.round} closed"
+
+    def _answer(self, verified: Verified[GradientHeader], code: ReplyCode, reason: str) -> Reply:
         """Answer a verified message with a receipt."""
+        header = verified.message
         self.tally.count(code, reason, header.worker)
         receipt = Receipt(
             job=header.job,
@@ -206,7 +232,10 @@ class Intake:
             reason=reason,
             issued_at=self.wall_time(),
         )
-        return self._reply(code, reason, self.signer.sign(receipt).to_bytes())
+        signed = self.signer.sign(receipt).to_bytes()
+        if code in _UNNAMED:
+            self.trail.keep_receipt(verified, signed)
+        return self._reply(code, reason, signed)
 
     def _reply(self, code: ReplyCode, reason: str, receipt: bytes | None = None) -> Reply:
         acceptable = self.driver.acceptable()

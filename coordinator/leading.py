@@ -10,19 +10,23 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pliska.aggregation import GradientBuffer, rule_named
+from pliska.coordinator.audit_keys import KeyBook
+from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.checkpoint import CheckpointStore
 from pliska.coordinator.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.commit import Commit
 from pliska.coordinator.committer import Committer
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.driver import RoundDriver
-from pliska.coordinator.errors import ModelStateError
+from pliska.coordinator.errors import DamagedStateError, ModelStateError
 from pliska.coordinator.evaluator import Evaluator
+from pliska.coordinator.evidence import charge, conviction_of
+from pliska.coordinator.evidence_store import EvidenceStore
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
 from pliska.coordinator.members import Member, Members
@@ -30,7 +34,7 @@ from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published, Publisher
 from pliska.coordinator.recovery import recover
 from pliska.coordinator.round_state import Phase, RoundOptions, RoundState
-from pliska.coordinator.standing import Standing
+from pliska.coordinator.standing import Conviction, Standing
 from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.storage import Storage
@@ -112,6 +116,9 @@ class Leading:
         self._was_finished = state.phase is Phase.FINISHED
         self.publisher = Publisher(self._stepper.publish(self._was_finished))
         buffer = GradientBuffer(self.members.members_max, model.dimension)
+        self._trail = AuditTrail(job, means.storage, means.signer, self._stepper.convict)
+        for conviction in _convictions(head, means):
+            self._stepper.convict(conviction)
         self._driver = RoundDriver(
             state=state,
             options=_options(job),
@@ -119,6 +126,7 @@ class Leading:
             buffer=buffer,
             members=self.members,
             publisher=self.publisher,
+            trail=self._trail,
             now=means.now,
         )
         self.joining = Joining(
@@ -138,6 +146,7 @@ class Leading:
             manifest=model.manifest(),
             signer=means.signer,
             tally=self.tally,
+            trail=self._trail,
             now=means.now,
             wall_time=time.time,
         )
@@ -163,6 +172,7 @@ class Leading:
             evaluation.cancel()
             await asyncio.wait([evaluation])
             await self.publisher.close()
+            await self._trail.close()
             await in_thread(self._checkpoints.close)
 
     def heard_from(self, member: Member) -> None:
@@ -249,6 +259,22 @@ def _standings(head: Commit | None, means: Means) -> Mapping[str, Standing]:
         return {}
     entry = UpdateLog(means.storage, means.job.name).read(head.record.version, head.digest)
     return entry.annex.by_worker()
+
+
+def _convictions(head: Commit | None, means: Means) -> Iterator[Conviction]:
+    """Read evidence that the last leader made durable and no record has taken in."""
+    known = {each.evidence for each in head.record.convictions} if head else set()
+    store = EvidenceStore(means.storage, means.job.name)
+    keys = KeyBook.of_enrolled(means.directory.keyring.list())
+    for name in store.names_since(head.record.round if head else 0):
+        try:
+            kept = store.read(name)
+            charged = charge(kept.evidence, keys)
+        except DamagedStateError as error:
+            log.warning("job=%s reason=%s", means.job.name, f"evidence is left aside: {error}")
+        else:
+            if kept.digest not in known and charged.is_against_worker:
+                yield conviction_of(kept.evidence, charged)
 
 
 def _signed_by(keyring: Keyring, key_id: str) -> bytes | None:

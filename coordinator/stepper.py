@@ -169,6 +169,12 @@ class Stepper:
         self._log.write(prepared.commit, prepared.aggregate, prepared.annex)
         self._committer.commit(prepared.commit)
 
+    @property
+    def prepared(self) -> tuple[Commit, Annex]:
+        """The step that is being committed."""
+        prepared = self._require_prepared()
+        return prepared.commit, prepared.annex
+
     def advance(self) -> None:
         """Take the committed step as the head. Does not block: call it on the event loop.
 

@@ -134,7 +134,7 @@ async def receive_payload(
     header: Verified[GradientHeader],
     row: Vector,
     executor: Executor | None = None,
-) -> None:
+) -> memoryview:
     """Receive leaf hashes and payload into a row, checking each chunk as it arrives.
 
     Chunks are hashed in threads while later ones arrive; the bytes of a float32 payload
@@ -145,6 +145,9 @@ async def receive_payload(
         header: The header that came in it.
         row: float32 [d], contiguous; written by nobody else meanwhile.
         executor: Where hashing and decoding run; None for the event loop's own threads.
+
+    Returns:
+        The payload as it came: the row's own memory, where the codec allows.
 
     Raises:
         SchemaError, TooLargeError, TruncatedBodyError, MalformedError: As `check_sizes`, by
@@ -166,6 +169,7 @@ async def receive_payload(
     finally:
         # A cancelled caller may give the row away: not before the thread has left it.
         await asyncio.wait([decoding])
+    return landing
 
 
 async def _receive_chunks(

@@ -1,0 +1,213 @@
+"""What one leadership writes down for later audits, off the path of its rounds.
+
+Gradients as they came, receipts of those that were not counted, evidence: all on
+threads of its own. Rows are written from where they lie, so the driver waits for
+the writing before it gives rows back: a disk that is too slow slows the rounds
+and never fills the memory. A failure to write down is logged and stops no round;
+only what is durable convicts.
+
+The decisions are elsewhere: who is drawn in `recomputation`, what convicts in
+`evidence`. Called by `intake` and `driver`, on one event loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec
+
+import numpy as np
+
+from pliska.aggregation import GradientBuffer
+from pliska.coordinator.commit import Commit
+from pliska.coordinator.errors import CoordinatorError
+from pliska.coordinator.evidence import (
+    Equivocation,
+    Evidence,
+    claimed_charge,
+    conviction_of,
+    is_equivocation,
+    paired,
+)
+from pliska.coordinator.evidence_store import EvidenceStore
+from pliska.coordinator.payloads import PayloadStore
+from pliska.coordinator.publisher import Published
+from pliska.coordinator.receipts import KeptReceipt, ReceiptStore
+from pliska.coordinator.recomputation import drawn
+from pliska.coordinator.recomputer import Drawn, Recomputer
+from pliska.coordinator.standing import Conviction, Standing
+from pliska.coordinator.storage import Storage
+from pliska.coordinator.wire import GradientHeader, Signed, Signer, Verified, WireError, peek
+from pliska.coordinator.wire.job import Job
+
+log = logging.getLogger(__name__)
+
+ParametersT = ParamSpec("ParametersT")
+
+REMEMBERED_MAX = 4096
+"""Workers and rounds of which it is remembered that a receipt or evidence is kept."""
+
+
+class AuditTrail:
+    """The notes of one leadership."""
+
+    def __init__(
+        self, job: Job, storage: Storage, signer: Signer, convict: Callable[[Conviction], None]
+    ) -> None:
+        """Begin to write down.
+
+        Args:
+            job: Says what is kept and computed again.
+            storage: Where it goes.
+            signer: The coordinator's key.
+            convict: Is told of each conviction once its evidence is durable.
+        """
+        self._job = job
+        self._signer = signer
+        self._convict = convict
+        self._payloads = PayloadStore(storage, job.name)
+        self._receipts = ReceiptStore(storage, job.name)
+        self._evidence = EvidenceStore(storage, job.name)
+        self._recomputer = Recomputer(job, signer)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit")
+        self._of_rows: set[asyncio.Future[None]] = set()
+        self._others: set[asyncio.Future[None]] = set()
+        self._noted: dict[tuple[str, str, int], None] = {}
+
+    def wants_receipt(self, worker: str, round_number: int) -> bool:
+        """Whether no receipt is kept yet for this worker's gradient of this round."""
+        return ("receipt", worker, round_number) not in self._noted
+
+    def keep_payload(self, header: GradientHeader, payload: memoryview) -> None:
+        """Write a verified payload from where it lies; it stays there until `rows_are_free`."""
+        if self._job.audit.keep_rounds:
+            write = self._payloads.write
+            self._start(self._of_rows, write, header.round, header.payload_root, payload)
+
+    def keep_receipt(self, header: Verified[GradientHeader], receipt: bytes) -> None:
+        """Keep what a worker was told about a gradient that no record will name."""
+        message = header.message
+        if self._is_new("receipt", message.worker, message.round):
+            kept = KeptReceipt(header.signed, Signed.from_bytes(receipt))
+            self._start(self._others, self._receipts.write, message.round, kept)
+
+    def equivocated(self, first: Signed | None, second: Verified[GradientHeader]) -> None:
+        """Accuse a worker that signed two gradients for one slot."""
+        message = second.message
+        if first is None or not is_equivocation(peek(first, GradientHeader).claim, message):
+            return
+        if self._is_new("equivocation", message.worker, message.round):
+            self._accuse(Equivocation(*paired(first, second.signed)))
+
+    async def rows_are_free(self) -> None:
+        """Wait until no row is read any more."""
+        if self._of_rows:
+            await asyncio.wait(self._of_rows)
+
+    def committed(
+        self,
+        commit: Commit,
+        headers: tuple[Signed, ...],
+        standings: Mapping[str, Standing],
+        base: Published,
+        buffer: GradientBuffer,
+    ) -> None:
+        """Draw who is computed again, and forget gradients that are kept no longer.
+
+        Args:
+            commit: The round; its rows are still in place.
+            headers: Of its contributions.
+            standings: Before it.
+            base: The version that the round began with.
+            buffer: Holds the rows.
+        """
+        audit, round_number = self._job.audit, commit.record.round
+        if audit.keep_rounds:
+            oldest = max(0, round_number - audit.keep_rounds + 1)
+            self._start(self._others, self._payloads.prune, oldest)
+        chosen = frozenset(drawn(commit, standings, audit.recompute))
+        if not chosen:
+            return
+        rows = {row.worker: row.values for row in buffer.filled() if row.worker in chosen}
+        for signed in headers:
+            header = peek(signed, GradientHeader).claim
+            if header.worker in rows and header.base_digest == base.digest:
+                copied = rows[header.worker].numpy().copy()
+                self._examine(Drawn(commit, signed, header, copied, lambda: _parameters(base)))
+
+    async def close(self) -> None:
+        """Finish what is being written; what waits to be computed again is given up."""
+        await asyncio.to_thread(self._recomputer.close)
+        while running := self._of_rows | self._others:
+            await asyncio.wait(running)
+        self._thread.shutdown()
+
+    def _examine(self, gradient: Drawn) -> None:
+        submitted = self._recomputer.submit(gradient)
+        if submitted is None:
+            return
+
+        async def judge() -> None:
+            evidence = await asyncio.wrap_future(submitted)
+            if evidence is not None:
+                self._accuse(evidence)
+
+        self._follow(self._others, asyncio.ensure_future(judge()))
+
+    def _accuse(self, evidence: Evidence) -> None:
+        """Make evidence durable, then convict."""
+        charged = claimed_charge(evidence)
+        conviction = conviction_of(evidence, charged)
+
+        async def write_and_convict() -> None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, self._evidence.write, evidence, charged.round)
+            log.warning("worker=%s reason=%s", charged.offender, conviction.reason)
+            self._convict(conviction)
+
+        self._follow(self._others, asyncio.ensure_future(write_and_convict()))
+
+    def _start(
+        self,
+        group: set[asyncio.Future[None]],
+        work: Callable[ParametersT, object],
+        *arguments: ParametersT.args,
+        **options: ParametersT.kwargs,
+    ) -> None:
+        """Do something on the trail's thread."""
+
+        async def run() -> None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, lambda: work(*arguments, **options))
+
+        self._follow(group, asyncio.ensure_future(run()))
+
+    def _follow(self, group: set[asyncio.Future[None]], running: asyncio.Future[None]) -> None:
+        """Remember what runs, and log what fails."""
+        group.add(running)
+        running.add_done_callback(group.discard)
+        running.add_done_callback(_log_failure)
+
+    def _is_new(self, what: str, worker: str, round_number: int) -> bool:
+        """Note something about a worker's round; False where it was noted before."""
+        noted = (what, worker, round_number)
+        if noted in self._noted:
+            return False
+        if len(self._noted) >= REMEMBERED_MAX:
+            del self._noted[next(iter(self._noted))]
+        self._noted[noted] = None
+        return True
+
+
+def _parameters(base: Published) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
+    return np.frombuffer(base.parameters, dtype="<f4")
+
+
+def _log_failure(done: "asyncio.Future[None]") -> None:
+    if done.cancelled():
+        return
+    error = done.exception()
+    if isinstance(error, CoordinatorError | WireError | OSError):
+        log.error("reason=%s", f"not written down for audits: {error}")
+    elif error is not None:
+        log.error("reason=%s", "an audit failed", exc_info=error)
