@@ -1,0 +1,85 @@
+"""Disks of simulated processes: what was written survives the process, which may die at any write.
+
+Implements `pliska.coordinator.storage.Storage`. A disk outlives its process
+unless it is destroyed with the machine. A process can be killed before a write
+has taken effect and after, before it hears of that: these are the two sides of
+every fsync.
+"""
+
+from collections.abc import Callable, Iterable
+
+from simulation.virtual_loop import CURRENT, Killed, Process
+
+from pliska.coordinator.errors import MissingObjectError, ObjectTooLargeError, StorageError
+
+MayKill = Callable[[Process, str], None]
+"""Asked before and after each write whether the process dies here."""
+
+
+class Disk:
+    """What one machine has stored."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+
+class SimulatedStorage:
+    """A process's hold on a disk; see `storage.Storage`."""
+
+    def __init__(self, disk: Disk, process: Process, may_kill: MayKill) -> None:
+        self._disk = disk
+        self._process = process
+        self._may_kill = may_kill
+
+    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> None:
+        """Store the joined chunks."""
+        content = b"".join(bytes(chunk) for chunk in chunks)
+        self._change(name, lambda: self._disk.objects.__setitem__(name, content))
+
+    def read(self, name: str, bytes_max: int) -> bytes:
+        """Return the whole object."""
+        content = self._content(name)
+        if len(content) > bytes_max:
+            raise ObjectTooLargeError(f"{name} has {len(content)} bytes, over {bytes_max}")
+        return content
+
+    def read_range(self, name: str, offset: int, count: int) -> bytes:
+        """Return exactly the `count` bytes from `offset` on."""
+        part = self._content(name)[offset : offset + count]
+        if len(part) != count:
+            raise StorageError(f"{name} ends before byte {offset + count}")
+        return part
+
+    def size(self, name: str) -> int | None:
+        """Return the length of the object."""
+        self._require_life()
+        content = self._disk.objects.get(name)
+        return None if content is None else len(content)
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names that begin with `prefix`, sorted."""
+        self._require_life()
+        return sorted(name for name in self._disk.objects if name.startswith(prefix))
+
+    def delete(self, name: str) -> bool:
+        """Remove the object."""
+        was_there = self.size(name) is not None
+        self._change(name, lambda: self._disk.objects.pop(name, None))
+        return was_there
+
+    def _content(self, name: str) -> bytes:
+        self._require_life()
+        try:
+            return self._disk.objects[name]
+        except KeyError as error:
+            raise MissingObjectError(f"there is no {name}") from error
+
+    def _change(self, name: str, change: Callable[[], object]) -> None:
+        self._require_life()
+        self._may_kill(self._process, f"before writing {name}")
+        change()
+        self._may_kill(self._process, f"after writing {name}")
+
+    def _require_life(self) -> None:
+        if self._process.is_dead or CURRENT.get() is not self._process:
+            raise Killed

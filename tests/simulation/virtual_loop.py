@@ -1,0 +1,181 @@
+"""An event loop in which time is a number and chance is a seed.
+
+It runs the coroutines of several simulated processes, one step of one process
+at a time; which process goes next is drawn from the seed. When nobody can go
+on, time jumps to the next timer. Work for threads is done in line, some drawn
+time later. So a run depends on its seed alone and can be played again.
+
+A process may be killed or stopped between any two steps, which is between any
+two awaits of any of its tasks: a killed one never runs again, not even its
+`finally` blocks; a stopped one wakes later without having noticed.
+"""
+
+import asyncio
+import contextlib
+import heapq
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar, copy_context
+from random import Random
+from typing import Any
+
+THREAD_S_MAX = 0.004
+"""Longest time that work for a thread takes."""
+
+
+class Killed(BaseException):
+    """Ends what a process does in line at the moment that it is killed."""
+
+
+class StuckError(Exception):
+    """Nothing is left that could ever happen: the run has a deadlock."""
+
+
+class Process:
+    """One simulated process: what is started in its context dies and stops with it."""
+
+    def __init__(self, loop: "VirtualLoop", name: str) -> None:
+        self.loop = loop
+        self.name = name
+        self.is_dead = False
+        self.stopped_until = 0.0
+        self._context = copy_context()
+        self._context.run(CURRENT.set, self)
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def start(self, coroutine: Any) -> "asyncio.Task[Any]":
+        """Run a coroutine as part of this process."""
+        task = self.loop.create_task(coroutine, context=self._context.copy())
+        self._tasks.append(task)  # kept: nothing may run when the memory of a dead one is freed
+        return task
+
+    def kill(self) -> None:
+        """End it as SIGKILL does."""
+        self.is_dead = True
+        if CURRENT.get() is self:
+            raise Killed
+
+    def stop(self, seconds: float) -> None:
+        """Stop it as SIGSTOP does, and let it go on later."""
+        self.stopped_until = max(self.stopped_until, self.loop.time() + seconds)
+
+    def can_run(self) -> bool:
+        """Whether it may take a step now."""
+        return self.stopped_until <= self.loop.time()
+
+
+CURRENT: ContextVar[Process | None] = ContextVar("process", default=None)
+"""The process whose step this is; None: the simulation itself."""
+
+_Step = asyncio.Handle
+_ids = iter(range(2**63))
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set depends on no memory address."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._number = next(_ids)
+        super().__init__(*arguments, **options)
+        self._log_destroy_pending = False
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """See the module."""
+
+    def __init__(self, lots: Random) -> None:
+        super().__init__()
+        self.lots = lots
+        self.steps = 0
+        self.before_step: Callable[[Process], None] = lambda _process: None
+        self._now = 0.0
+        self._ready: deque[_Step]
+        self._scheduled: list[asyncio.TimerHandle]
+        self._waiting: dict[Process | None, deque[_Step]] = {None: deque()}
+        self.set_task_factory(lambda loop, coro, **options: _Task(coro, loop=loop, **options))
+
+    def time(self) -> float:
+        """Seconds since the run began."""
+        return self._now
+
+    def run_in_executor(self, _executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        """Do the work in line, a little later, as far as its process lives to do it."""
+        future = self.create_future()
+
+        def work() -> None:
+            try:
+                result = func(*args)
+            except Killed:
+                return
+            except BaseException as error:  # noqa: BLE001 - whatever a thread would hand over
+                if not future.done():
+                    future.set_exception(error)
+            else:
+                if not future.done():
+                    future.set_result(result)
+
+        self.call_later(self.lots.uniform(0.0, THREAD_S_MAX), work)
+        return future
+
+    def _run_once(self) -> None:
+        """Let one process take one step, after as much time as that needs."""
+        process = self._next_process()
+        handle = self._waiting[process].popleft()
+        if handle.cancelled():
+            return
+        self.steps += 1
+        if process is not None:
+            self.before_step(process)
+            if process.is_dead or not process.can_run():
+                self._waiting[process].appendleft(handle)
+                return
+        with contextlib.suppress(Killed):
+            handle._run()
+
+    def _next_process(self) -> Process | None:
+        while True:
+            self._sort_ready()
+            able = [
+                process
+                for process, steps in self._waiting.items()
+                if steps and (process is None or (not process.is_dead and process.can_run()))
+            ]
+            if able:
+                return self.lots.choice(able)
+            self._pass_time()
+
+    def _sort_ready(self) -> None:
+        while self._scheduled and self._scheduled[0].when() <= self._now:
+            self._ready.append(self._pop_timer())
+        while self._ready:
+            handle = self._ready.popleft()
+            process = handle._context.get(CURRENT)
+            self._waiting.setdefault(process, deque()).append(handle)
+
+    def _pop_timer(self) -> asyncio.TimerHandle:
+        timer = heapq.heappop(self._scheduled)
+        timer._scheduled = False
+        return timer
+
+    def _pass_time(self) -> None:
+        while self._scheduled and self._scheduled[0].cancelled():
+            self._pop_timer()
+        moments = [
+            process.stopped_until
+            for process, steps in self._waiting.items()
+            if steps and process is not None and not process.is_dead
+        ]
+        if self._scheduled:
+            moments.append(self._scheduled[0].when())
+        if not moments:
+            raise StuckError(f"nothing is left to happen at {self._now:.3f} s")
+        self._now = max(self._now, min(moments))
+
+    def _write_to_self(self) -> None:
+        """There is no selector to wake: everything happens in one thread."""
+
+    def _process_events(self, event_list: Any) -> None:
+        """There are no files to wait for."""
