@@ -205,7 +205,7 @@ class Contender:
             try:
                 turn, revision = self._turn(seen, self._call_timeout_s(until_s))
                 if isinstance(turn, Wait):
-                    self._wait_for_change(turn.path, revision, until_s, cancelled)
+                    queue = self._wait_and_list(turn.path, revision, until_s, cancelled)
                 elif not self._make(turn, self._call_timeout_s(until_s)):
                     self._check_time(until_s)
                 elif isinstance(turn, Enter):
@@ -215,20 +215,22 @@ class Contender:
                 self._check_time(until_s)
                 self.session.lost.wait(UNAVAILABLE_PAUSE_S)
 
-    def _wait_for_change(
+    def _wait_and_list(
         self,
         path: str,
         revision: Revision,
         until_s: float | None,
         cancelled: threading.Event | None,
-    ) -> None:
-        has_changed = False
-        while not has_changed:
+    ) -> Listing:
+        """The queue once `path` has changed."""
+        queue = None
+        while queue is None:
             left_s = self._check_time(until_s)
-            has_changed = self.session.backend.wait_for_change(
-                path, revision, min(left_s, WAIT_SLICE_S)
+            queue = self.session.backend.wait_and_list(
+                path, revision, self._directory, min(left_s, WAIT_SLICE_S)
             )
             self._check_called_off(cancelled)
+        return queue
 
     def _turn(self, seen: Listing | None, timeout_s: float) -> tuple[Turn, Revision]:
         """What the rule says, and the revision of the queue it looked at: `seen`, or now."""

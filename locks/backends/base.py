@@ -9,7 +9,7 @@ Every call blocks for at most `timeout_s` and is safe to make from any thread.
 No call may be made from a forked child: it raises `ForkedProcessError`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NewType, Protocol
@@ -19,6 +19,9 @@ Revision = NewType("Revision", int)
 
 CALL_TIMEOUT_S = 10.0
 """How long one call may take when the caller names no time of its own."""
+
+LIST_S_MIN = 0.5
+"""What the listing of `wait_and_list` may take even when the wait was to be shorter."""
 
 
 class Guarantee(Enum):
@@ -147,6 +150,43 @@ class BackendSession(Protocol):
         """End the session and delete its records; harmless when it has already ended."""
 
 
+class ChangeFeed(Protocol):
+    """Tells one thread of the changes of many paths, where `wait_for_change` takes one thread each.
+
+    Any thread may follow, forget and wake; one thread waits, and closes it at the end.
+    """
+
+    def follow(self, path: str) -> None:
+        """Begin to report `path`: a key, or a directory for the records directly below it.
+
+        It is reported once as soon as its changes can be seen, and then each
+        time it has changed. Whoever reads it after each report is never out of date for long.
+        """
+
+    def forget(self, path: str) -> None:
+        """Report `path` no longer, except perhaps what was found out already."""
+
+    def wait(self, timeout_s: float) -> Mapping[str, frozenset[str] | None]:
+        """Wait until a path that is followed has changed since the last call.
+
+        Returns:
+            The keys among which those are that changed, by the path that was
+            followed; None in their place when it is not known which, if any.
+            Empty when the time passed, after `wake`, and now and then without
+            a reason.
+
+        Raises:
+            StoreError: Changes cannot be seen now. What is followed stays so:
+                when a later call succeeds, it reports every path.
+        """
+
+    def wake(self) -> None:
+        """End the wait that goes on, or the next one."""
+
+    def close(self) -> None:
+        """Free connections; whoever waits closes. What follows does nothing, and there is no wait."""
+
+
 class Backend(Protocol):
     """A coordination store: embedded, memory, ZooKeeper or Consul."""
 
@@ -240,6 +280,27 @@ class Backend(Protocol):
         Returns:
             False when the time passed without a change.
         """
+
+    def wait_and_list(
+        self, path: str, after: Revision, directory: str, timeout_s: float
+    ) -> Listing | None:
+        """`wait_for_change`, and then `list` of a directory with at least that change in it.
+
+        A store reads as soon as it hears of the change where it can.
+
+        Args:
+            path: The directory, or a record that was in it at `after`.
+            after: The revision of the caller's last listing.
+            directory: What to list.
+            timeout_s: How long to wait, and how long the listing may take then,
+                but at least `LIST_S_MIN`.
+
+        Returns:
+            None when the time passed without a change.
+        """
+
+    def open_feed(self) -> ChangeFeed:
+        """A feed that follows nothing yet; it fails once this backend is closed."""
 
     def close(self) -> None:
         """Free connections and threads. Sessions are not closed: their leases run out."""

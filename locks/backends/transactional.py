@@ -12,6 +12,7 @@ from typing import Protocol
 
 from pliska.locks.backends.base import (
     CALL_TIMEOUT_S,
+    LIST_S_MIN,
     Absent,
     BackendSession,
     Change,
@@ -39,6 +40,10 @@ class TransactionalBackend(ABC):
     @abstractmethod
     def list(self, directory: str, timeout_s: float = CALL_TIMEOUT_S) -> Listing:
         """See `Backend.list`."""
+
+    @abstractmethod
+    def wait_for_change(self, path: str, after: Revision, timeout_s: float) -> bool:
+        """See `Backend.wait_for_change`."""
 
     @abstractmethod
     def transact(
@@ -74,6 +79,14 @@ class TransactionalBackend(ABC):
             return record, self.list(directory_of(key), timeout_s)
         except StoreUnavailableError:
             return record, None
+
+    def wait_and_list(
+        self, path: str, after: Revision, directory: str, timeout_s: float
+    ) -> Listing | None:
+        """See `Backend.wait_and_list`: one after the other."""
+        if not self.wait_for_change(path, after, timeout_s):
+            return None
+        return self.list(directory, max(timeout_s, LIST_S_MIN))
 
     def update(
         self, key: str, value: bytes, expected: Revision, timeout_s: float = CALL_TIMEOUT_S

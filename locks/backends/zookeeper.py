@@ -20,6 +20,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from pliska.locks.backends.base import (
     CALL_TIMEOUT_S,
+    LIST_S_MIN,
     BackendSession,
     Change,
     Check,
@@ -192,6 +193,32 @@ class ZookeeperBackend(TransactionalBackend):
         self._home.check()
         check_key(path)
         return self._watcher.wait(self._link, self._layout.path(path), after, timeout_s)
+
+    def wait_and_list(
+        self, path: str, after: Revision, directory: str, timeout_s: float
+    ) -> Listing | None:
+        """See `Backend.wait_and_list`; the read is sent by the thread that hears of the change."""
+        self._home.check()
+        check_key(path)
+        check_key(directory)
+        until_s = self._clock.now_s() + max(timeout_s, LIST_S_MIN)
+        likely = self._own_names(directory)
+        above = self._layout.path(directory)
+        reads = children_reads(above, likely)
+        try:
+            reply = self._watcher.wait_and_read(
+                self._link, self._layout.path(path), after, reads, timeout_s
+            )
+            if reply is None:
+                return None
+            if reply.zxid >= after:
+                children = children_read(self._link, reply, above, likely, until_s)
+                return _listing(directory, children, Revision(reply.zxid))
+        except StoreUnavailableError:
+            if not self._link.is_usable:
+                raise
+        # The server is behind what the caller has seen, or the connection broke meanwhile.
+        return self.list(directory, max(LIST_S_MIN, until_s - self._clock.now_s()))
 
     def close(self) -> None:
         """See `Backend.close`."""

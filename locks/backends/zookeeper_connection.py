@@ -95,6 +95,10 @@ class Answer:
         self._came = answered
         self._has_come.set()
 
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it came in time, or it is known that there will be none."""
+        return self._has_come.wait(timeout_s)
+
     def take(self, timeout_s: float) -> object:
         """Wait for it and read it, here rather than in the connection's thread.
 
@@ -102,7 +106,7 @@ class Answer:
             TimeoutError: It did not come in time.
             Exception: One of kazoo's, or what comes of an answer that cannot be read.
         """
-        if not self._has_come.wait(timeout_s):
+        if not self.wait(timeout_s):
             raise TimeoutError
         if isinstance(self._came, Answered):
             return self.request.read(self._came)
@@ -136,6 +140,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
         self._sending = threading.Lock()
         self._outgoing = bytearray()
         self._incoming = bytearray()
+        self._xid = 0
         self.is_open = False
         self.negotiated_s: float = client._session_timeout / 1000
         self.last_failure = ""
@@ -303,7 +308,9 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
                     raise ConnectionDropped("the server closed the connection")
                 self._incoming += received
                 # TLS may hold more than it says to the kernel.
-                is_more_there = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()
+                is_more_there = (
+                    isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+                )
 
     def _next_frame(self) -> bytes | None:
         """The next whole answer or event of those taken in, without its length."""

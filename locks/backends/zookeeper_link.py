@@ -136,8 +136,8 @@ class ZookeeperLink:
             synced, read = Answer(Sync(self._options.root or "/")), Answer(ReadMany(operations))
             self._send(until_s, synced, read)
             try:
-                reply: Reply = self._wait(read, until_s)
-                self._wait(synced, until_s)
+                reply: Reply = self.wait(read, until_s)
+                self.wait(synced, until_s)
             except StoreUnavailableError:
                 if self._is_closed or self._clock.now_s() >= until_s:
                     raise
@@ -188,7 +188,7 @@ class ZookeeperLink:
         self._send(until_s, changed, read)
         seen: Reply | None = None
         with contextlib.suppress(LockError):  # the transaction's answer says what happened
-            seen = self._wait(read, until_s)  # the later one first: that is one wake-up for both
+            seen = self.wait(read, until_s)  # the later one first: that is one wake-up for both
         return self._outcome(changed, until_s), seen
 
     def ask(self, request: Request, until_s: float) -> Any:
@@ -199,11 +199,26 @@ class ZookeeperLink:
         """
         answer = Answer(request)
         self._send(until_s, answer)
-        return self._wait(answer, until_s)
+        return self.wait(answer, until_s)
 
-    def send_unanswered(self, request: Request) -> None:
-        """Send a request that nobody waits for; without a connection it is not sent."""
-        self._connection.submit(Answer(request))
+    def submit(self, answer: Answer) -> None:
+        """Send a request at once, or never when there is no connection. Does not block."""
+        self._connection.submit(answer)
+
+    def wait(self, answer: Answer, until_s: float) -> Any:
+        """Wait for the answer to a request that was submitted, and read it.
+
+        Raises:
+            The errors of `wait_until_connected`, also when no answer came in time.
+        """
+        try:
+            return answer.take(max(0.0, until_s - self._clock.now_s()))
+        except TimeoutError as error:
+            raise StoreUnavailableError(
+                f"ZooKeeper at {self._options.hosts} did not answer in time"
+            ) from error
+        except Exception as error:
+            raise self.failure(error) from error
 
     def cut_connection(self) -> None:
         """Break the connection, so that another server is tried."""
@@ -259,7 +274,7 @@ class ZookeeperLink:
     def _outcome(self, changed: Answer, until_s: float) -> Reply:
         """The answer to a transaction."""
         try:
-            reply: Reply = self._wait(changed, until_s)
+            reply: Reply = self.wait(changed, until_s)
         except StoreUnavailableError as error:
             if not changed.was_sent:
                 raise
@@ -272,16 +287,6 @@ class ZookeeperLink:
     def _send(self, until_s: float, *answers: Answer) -> None:
         self.wait_until_connected(until_s)
         self._connection.submit(*answers)
-
-    def _wait(self, answer: Answer, until_s: float) -> Any:
-        try:
-            return answer.take(max(0.0, until_s - self._clock.now_s()))
-        except TimeoutError as error:
-            raise StoreUnavailableError(
-                f"ZooKeeper at {self._options.hosts} did not answer in time"
-            ) from error
-        except Exception as error:
-            raise self.failure(error) from error
 
     def _because(self) -> str:
         return f": {self._connection.last_failure}" if self._connection.last_failure else ""

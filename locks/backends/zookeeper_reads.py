@@ -6,7 +6,7 @@ backend and its watcher.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import GetChildren, GetData
@@ -59,7 +59,7 @@ def read_nodes(link: ZookeeperLink, paths: Sequence[str], until_s: float) -> lis
     """Read nodes, None for those that do not exist; what was acknowledged before is seen."""
     first = link.read(_get(paths[:READS_MAX]), until_s)
     return [
-        *(_node(link, result) for result in first.results),
+        *(node_read(link, result) for result in first.results),
         *_read_on(link, paths[READS_MAX:], until_s),
     ]
 
@@ -101,7 +101,7 @@ def children_read(
     if not isinstance(names, list):
         raise link.failure(names)
     nodes = {
-        name: _node(link, result)
+        name: node_read(link, result)
         for name, result in zip(likely, results, strict=True)
         if name in names
     }
@@ -114,15 +114,18 @@ def children_read(
 def last_change(link: ZookeeperLink, path: str, until_s: float) -> int:
     """Read at which revision the record `path`, or one directly below it, changed last.
 
-    It may be too late but never too early: a directory that comes or goes
+    As the server of this connection knows it, which announces on the connection whatever
+    it learns later. It may be too late but never too early: a directory that comes or goes
     looks like a record, and where there is no node, any change beside it or
     beside a node above it counts.
     """
-    children, _ = read_children(link, path, (), until_s)
-    (own,) = read_nodes(link, [path], until_s)
+    reply = link.read_on([*_get([path]), *children_reads(path, ())], until_s)
+    own = node_read(link, reply.results[0])
     if own is None:
         return _last_change_above(link, path, until_s)
-    records = (node for node in (children or {}).values() if not node.is_directory)
+    below = replace(reply, results=reply.results[1:])
+    children = children_read(link, below, path, (), until_s) or {}
+    records = (node for node in children.values() if not node.is_directory)
     changes = [node.modified for node in records]
     return max([own.children_changed, 0 if own.is_directory else own.modified, *changes])
 
@@ -132,9 +135,9 @@ def _last_change_above(link: ZookeeperLink, path: str, until_s: float) -> int:
     while path:
         path = directory_of(path)
         above.append(path or "/")
-    reply = link.read(_get(above), until_s)
+    reply = link.read_on(_get(above), until_s)
     nearest = next(result for result in reply.results if not isinstance(result, NoNodeError))
-    node = _node(link, nearest)
+    node = node_read(link, nearest)
     return 0 if node is None else node.children_changed
 
 
@@ -142,7 +145,7 @@ def _read_on(link: ZookeeperLink, paths: Sequence[str], until_s: float) -> list[
     nodes: list[Node | None] = []
     for start in range(0, len(paths), READS_MAX):
         reply = link.read_on(_get(paths[start : start + READS_MAX]), until_s)
-        nodes += [_node(link, result) for result in reply.results]
+        nodes += [node_read(link, result) for result in reply.results]
     return nodes
 
 
@@ -150,7 +153,8 @@ def _get(paths: Sequence[str]) -> list[Operation]:
     return [GetData(path, None) for path in paths]
 
 
-def _node(link: ZookeeperLink, result: Result) -> Node | None:
+def node_read(link: ZookeeperLink, result: Result) -> Node | None:
+    """The node that a `GetData` on `link` found; None when there is none."""
     if isinstance(result, NoNodeError):
         return None
     if not isinstance(result, tuple):

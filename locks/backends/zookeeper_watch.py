@@ -1,22 +1,39 @@
-"""Waits for changes of the ZooKeeper store, with one watch a path that stays.
+"""Waits for changes of the ZooKeeper store.
 
-The first wait for a path sets a recursive watch on it and looks once whether
-the change has happened already. From then on the watch is kept, so a later
-wait asks nothing: ZooKeeper announces a change before it answers anything that
-saw it, on one connection, and so the watcher knows since which revision a path
-has not changed. When the connection is lost everybody is woken and reads
-again. Watches that nobody used for a while are removed.
+There are two kinds of watches. A path that may be a directory gets one watch
+for it and all below it that stays: the first wait sets it and looks once
+whether the change has happened already, and a later wait asks nothing. A
+record of a session, which has none below it, gets one by the read that looks
+at it, and the server forgets it with the change that it announces.
+
+ZooKeeper announces a change before it answers anything that saw it, on one
+connection, and so the watcher knows since which revision a path has not
+changed. When the connection is lost everybody is woken and reads again.
+Watches that nobody used for a while are removed.
 """
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import IntEnum
+
+from kazoo.protocol.serialization import GetData
 
 from pliska.locks.backends.base import Revision
 from pliska.locks.backends.keys import directory_of
+from pliska.locks.backends.zookeeper_connection import Answer
 from pliska.locks.backends.zookeeper_link import ZookeeperLink
-from pliska.locks.backends.zookeeper_reads import last_change
-from pliska.locks.backends.zookeeper_requests import AddWatch, RemoveWatch
+from pliska.locks.backends.zookeeper_reads import last_change, node_read
+from pliska.locks.backends.zookeeper_requests import (
+    AddWatch,
+    One,
+    Operation,
+    ReadMany,
+    RemoveWatch,
+    Reply,
+)
 from pliska.locks.clock import SystemClock
 from pliska.locks.errors import StoreUnavailableError
 
@@ -26,19 +43,67 @@ STORE_CALL_S_MIN = 0.5
 """What setting a watch gets even when the caller's time is nearly over."""
 
 
+class _Coverage(IntEnum):
+    """Which changes the server announces."""
+
+    NOTHING = 0
+    RECORD = 1
+    """The next one of the record itself."""
+    ALL = 2
+    """All of the record, and of those directly below it."""
+
+
+class _Sleeper:
+    """One who waits for a path to change. Woken under the watcher's lock."""
+
+    def __init__(self) -> None:
+        self.is_woken = False
+        self._woken = threading.Event()
+
+    def wake(self) -> None:
+        """The path has changed, or nobody knows whether it has."""
+        self.is_woken = True
+        self._woken.set()
+
+    def sleep(self, timeout_s: float) -> bool:
+        """Whether it was woken in time."""
+        return self._woken.wait(timeout_s)
+
+
+class _Reader(_Sleeper):
+    """One who wants to read as soon as the path has changed.
+
+    The connection's thread sends the request when it hears of the change, and
+    the reader wakes when the answer is there.
+    """
+
+    def __init__(self, link: ZookeeperLink, reads: Sequence[Operation]) -> None:
+        super().__init__()
+        self._link = link
+        self.answer = Answer(ReadMany(reads))
+
+    def wake(self) -> None:
+        if not self.is_woken:
+            self.is_woken = True
+            self._link.submit(self.answer)
+
+    def sleep(self, timeout_s: float) -> bool:
+        return self.answer.wait(timeout_s)
+
+
 @dataclass(slots=True)
 class _Watch:
     """What is known of one path.
 
     Attributes:
+        coverage: What the server announces.
         unchanged_since: The path has not changed after this revision, or None
             when that is not known.
-        is_set: Whether the server announces changes.
     """
 
-    waiting: list[threading.Event] = field(default_factory=list)
+    sleepers: list[_Sleeper] = field(default_factory=list)
+    coverage: _Coverage = _Coverage.NOTHING
     unchanged_since: int | None = None
-    is_set: bool = False
     used_s: float = 0.0
 
 
@@ -55,21 +120,63 @@ class ZookeeperWatcher:
         """See `Backend.wait_for_change`; `path` is ZooKeeper's."""
         until_s = self._clock.now_s() + timeout_s
         call_until_s = max(until_s, self._clock.now_s() + STORE_CALL_S_MIN)
-        changed = threading.Event()
-        watch = self._enter(link, path, changed)
+        sleeper = _Sleeper()
         try:
-            if not self._is_known_unchanged(watch, after) and self._has_changed(
-                link, path, watch, changed, after, call_until_s
-            ):
-                return True
-            return changed.wait(max(0.0, until_s - self._clock.now_s()))
+            with self._watching(link, path, sleeper) as watch:
+                if not self._is_known_unchanged(watch, after, _Coverage.ALL) and self._has_changed(
+                    link, path, watch, sleeper, after, call_until_s
+                ):
+                    return True
+                return sleeper.sleep(max(0.0, until_s - self._clock.now_s()))
         except StoreUnavailableError:
             if self._clock.now_s() < call_until_s and link.is_usable:
                 return True  # the connection broke meanwhile: whoever waits reads again
             raise
-        finally:
-            with self._lock:
-                watch.waiting.remove(changed)
+
+    def wait_and_read(
+        self,
+        link: ZookeeperLink,
+        path: str,
+        after: Revision,
+        reads: Sequence[Operation],
+        timeout_s: float,
+    ) -> Reply | None:
+        """Wait until a path has changed, and read what is there then or later.
+
+        The read needs no sync. It is behind the announcement on one connection, and so
+        sees at least what was announced: "A client will see the watch event for a znode it
+        is watching before seeing the new data that corresponds to that znode", and "once an
+        update has been applied", "a client will never see an older view" (ZooKeeper
+        Programmer's Guide, "What ZooKeeper Guarantees about Watches" and "Consistency
+        Guarantees").
+
+        Args:
+            link: Where to read.
+            path: ZooKeeper's path of a directory, or of a record that was there at `after`.
+            after: The revision of the caller's last look.
+            reads: What to read.
+            timeout_s: How long to wait.
+
+        Returns:
+            The answer, whose zxid may be older than `after` when the server is behind; None
+            when the time passed.
+
+        Raises:
+            StoreUnavailableError: The connection broke: whoever waits reads again.
+        """
+        until_s = self._clock.now_s() + timeout_s
+        call_until_s = max(until_s, self._clock.now_s() + STORE_CALL_S_MIN)
+        reader = _Reader(link, reads)
+        with self._watching(link, path, reader) as watch:
+            if not self._is_known_unchanged(
+                watch, after, _Coverage.RECORD
+            ) and self._has_record_changed(link, path, watch, reader, after, call_until_s):
+                with self._lock:
+                    reader.wake()
+            if not reader.sleep(max(0.0, until_s - self._clock.now_s())) and not reader.is_woken:
+                return None
+        reply: Reply = link.wait(reader.answer, call_until_s)
+        return reply
 
     def on_reply(self, zxid: int) -> None:
         """What was announced before this reply happened at or before `zxid`."""
@@ -85,6 +192,8 @@ class ZookeeperWatcher:
             for watched in (path, directory_of(path)):
                 watch = self._watches.get(watched)
                 if watch is not None:
+                    if watch.coverage is _Coverage.RECORD:
+                        watch.coverage = _Coverage.NOTHING
                     watch.unchanged_since = None
                     self._just_changed.append(watch)
                     _wake(watch)
@@ -95,19 +204,24 @@ class ZookeeperWatcher:
             watches, self._watches = self._watches, OrderedDict()
             self._just_changed = []
             for watch in watches.values():
-                watch.is_set = False
+                watch.coverage = _Coverage.NOTHING
                 watch.unchanged_since = None
                 _wake(watch)
 
-    def _enter(self, link: ZookeeperLink, path: str, changed: threading.Event) -> _Watch:
+    @contextmanager
+    def _watching(self, link: ZookeeperLink, path: str, sleeper: _Sleeper) -> Iterator[_Watch]:
         now_s = self._clock.now_s()
         with self._lock:
             watch = self._watches.setdefault(path, _Watch())
-            watch.waiting.append(changed)
+            watch.sleepers.append(sleeper)
             watch.used_s = now_s
             self._watches.move_to_end(path)
             self._remove_idle(link, now_s)
-        return watch
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                watch.sleepers.remove(sleeper)
 
     def _remove_idle(self, link: ZookeeperLink, now_s: float) -> None:
         while True:
@@ -116,45 +230,68 @@ class ZookeeperWatcher:
                 return
             self._watches.move_to_end(path)
             watch.used_s = now_s
-            if not watch.waiting:
+            if not watch.sleepers:
                 del self._watches[path]
-                if watch.is_set:
+                if watch.coverage is not _Coverage.NOTHING:
                     # Within the lock: whoever sets it again is behind this in the queue.
-                    link.send_unanswered(RemoveWatch(path))
+                    link.submit(Answer(RemoveWatch(path)))
 
-    def _is_known_unchanged(self, watch: _Watch, after: int) -> bool:
+    def _is_known_unchanged(self, watch: _Watch, after: int, needed: _Coverage) -> bool:
         with self._lock:
             since = watch.unchanged_since
-            return watch.is_set and since is not None and after >= since
+            return watch.coverage >= needed and since is not None and after >= since
+
+    def _has_record_changed(
+        self,
+        link: ZookeeperLink,
+        path: str,
+        watch: _Watch,
+        sleeper: _Sleeper,
+        after: int,
+        until_s: float,
+    ) -> bool:
+        """As `_has_changed`, of a record that was there at `after`: one request if a session's."""
+        reply: Reply = link.ask(One(GetData(path, True)), until_s)
+        node = node_read(link, reply.results[0])
+        if node is None and reply.zxid >= after:
+            return True
+        if node is None or not node.owner:
+            return self._has_changed(link, path, watch, sleeper, after, until_s)
+        with self._lock:
+            if sleeper.is_woken:
+                return True
+            watch.coverage = max(watch.coverage, _Coverage.RECORD)
+            watch.unchanged_since = node.modified
+        return node.modified > after
 
     def _has_changed(
         self,
         link: ZookeeperLink,
         path: str,
         watch: _Watch,
-        changed: threading.Event,
+        sleeper: _Sleeper,
         after: int,
         until_s: float,
     ) -> bool:
         """Set the watch if it is not, and look whether the change has happened already."""
-        if not watch.is_set:
+        if watch.coverage is not _Coverage.ALL:
             zxid = link.ask(AddWatch(path), until_s)
             with self._lock:
-                if changed.is_set():  # by a change, or by the loss of the connection
+                if sleeper.is_woken:  # by a change, or by the loss of the connection
                     return True
-                watch.is_set = True
+                watch.coverage = _Coverage.ALL
                 watch.unchanged_since = zxid
             if after >= zxid:
                 return False
         if last_change(link, path, until_s) > after:
             return True
         with self._lock:
-            if changed.is_set():
+            if sleeper.is_woken:
                 return True
             watch.unchanged_since = after
         return False
 
 
 def _wake(watch: _Watch) -> None:
-    for waiting in watch.waiting:
-        waiting.set()
+    for sleeper in watch.sleepers:
+        sleeper.wake()
