@@ -297,6 +297,8 @@ def _show_move(move: Move, request: Request, output: OutputFormat) -> None:
         {
             Outcome.PLANNED: f"{request.kind} would move {alias} {way} (generation {move.gen})",
             Outcome.MOVED: f"{request.kind} moved {alias} {way} (generation {move.gen})",
+            Outcome.DEGRADED: f"{request.kind} moved {alias} {way}, but not everywhere: {move.why}",
+            Outcome.ABORTED: f"{request.kind} of {alias} was called off: {move.why}",
             Outcome.JOINED: f"somebody else moved {alias} {way} at the same time: done",
             Outcome.STAYED: f"{alias} points at version {target} already: nothing to do",
         }[move.outcome]

@@ -112,7 +112,7 @@ def move_row(move: Move) -> dict[str, Any]:
         "from_version": move.from_version,
         "to_version": move.to_version,
         "gen": move.gen,
-        "quarantined": move.quarantined,
+        "quarantined": list(move.quarantined),
         "op_id": move.op_id,
         "reason": move.reason or None,
     }

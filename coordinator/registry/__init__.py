@@ -1,21 +1,36 @@
 """Model versions, the aliases that point at them, and rollback."""
 
-from pliska.coordinator.registry.aliases import AliasState, HistoryEntry, MoveKind
+from pliska.coordinator.registry.aliases import AliasState
 from pliska.coordinator.registry.errors import (
+    AbortedError,
     AliasMovedError,
+    DegradedError,
     IntegrityError,
     MoveUnknownError,
     NotFoundError,
+    OperationOpenError,
     RefusedError,
     RegistryConflictError,
     RegistryError,
     RegistryUsageError,
     TensorFormatError,
 )
+from pliska.coordinator.registry.history import Canary, HistoryEntry, MoveKind
 from pliska.coordinator.registry.lineage import Lineage
 from pliska.coordinator.registry.manifest import Manifest, TensorEntry
 from pliska.coordinator.registry.moves import Move, Outcome
 from pliska.coordinator.registry.names import Reference
+from pliska.coordinator.registry.nodes import Ack, Answer, NodeRecord
+from pliska.coordinator.registry.open_operations import OpenOperations
+from pliska.coordinator.registry.operations import (
+    Cause,
+    EndedOperation,
+    Ending,
+    Operation,
+    Phase,
+    Wait,
+)
+from pliska.coordinator.registry.protocol import Situation
 from pliska.coordinator.registry.registration import Registration
 from pliska.coordinator.registry.registry import LoadedModel, Registry
 from pliska.coordinator.registry.requests import PromoteRequest, RollbackRequest
@@ -24,8 +39,16 @@ from pliska.coordinator.registry.tensor_file import TensorFile
 from pliska.coordinator.registry.versions import State, VersionRecord
 
 __all__ = [
+    "AbortedError",
+    "Ack",
     "AliasMovedError",
     "AliasState",
+    "Answer",
+    "Canary",
+    "Cause",
+    "DegradedError",
+    "EndedOperation",
+    "Ending",
     "HistoryEntry",
     "IntegrityError",
     "Lineage",
@@ -34,8 +57,13 @@ __all__ = [
     "Move",
     "MoveKind",
     "MoveUnknownError",
+    "NodeRecord",
     "NotFoundError",
+    "OpenOperations",
+    "Operation",
+    "OperationOpenError",
     "Outcome",
+    "Phase",
     "PromoteRequest",
     "Reference",
     "RefusedError",
@@ -45,6 +73,7 @@ __all__ = [
     "RegistryError",
     "RegistryUsageError",
     "RollbackRequest",
+    "Situation",
     "State",
     "Tensor",
     "TensorEntry",
@@ -52,4 +81,5 @@ __all__ = [
     "TensorFormatError",
     "TensorType",
     "VersionRecord",
+    "Wait",
 ]

@@ -10,7 +10,9 @@ record and manifest of the registry; the wire has its own binary encoding.
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from pliska.coordinator.registry.digest import Digest, parse_digest
 from pliska.coordinator.registry.errors import IntegrityError, RegistryUsageError
@@ -19,6 +21,21 @@ INTEGER_MAX = 2**53 - 1
 """Largest integer that every JSON reader keeps exact."""
 TEXT_CHARACTERS_MAX = 4096
 """Longest text of one field."""
+
+ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
+
+
+def timestamp(now: datetime) -> str:
+    """Return a time as records keep it: ISO 8601, UTC, milliseconds."""
+    return now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def moment(text: str) -> datetime:
+    """Return the time that `timestamp` wrote. Raises `ValueError` where it is none."""
+    time = datetime.fromisoformat(text)
+    if timestamp(time) != text:
+        raise ValueError(f"{text!r} is not a time such as 2031-05-04T03:02:01.000Z")
+    return time
 
 
 def canonical_bytes(fields: Mapping[str, Any]) -> bytes:
@@ -63,6 +80,11 @@ class Document:
         self._fields = dict(fields)
         self._what = what
 
+    def check_format(self, expected: str) -> None:
+        """Take the field `format` and refuse any other."""
+        if self.text("format") != expected:
+            raise self.bad("format", expected)
+
     def text(self, name: str, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
         """Take a text of at most `characters_max`."""
         value = self._take(name)
@@ -74,12 +96,46 @@ class Document:
         """Take a text or null."""
         return None if self._drop_null(name) else self.text(name, characters_max)
 
+    def choice(self, name: str, kinds: type[ChoiceT]) -> ChoiceT:
+        """Take one of the words of an enumeration."""
+        word = self.text(name)
+        if word not in set(kinds):
+            raise self.bad(name, "one of " + ", ".join(kinds))
+        return kinds(word)
+
+    def time(self, name: str) -> str:
+        """Take a time as `timestamp` writes it."""
+        text = self.text(name)
+        try:
+            moment(text)
+        except ValueError as error:
+            raise self.bad(name, "a time such as 2031-05-04T03:02:01.000Z") from error
+        return text
+
+    def optional_time(self, name: str) -> str | None:
+        """Take a time or null."""
+        return None if self._drop_null(name) else self.time(name)
+
     def integer(self, name: str, minimum: int = 0) -> int:
         """Take an integer from `minimum` to `INTEGER_MAX`."""
         value = self._take(name)
         if type(value) is not int or not minimum <= value <= INTEGER_MAX:
             raise self.bad(name, f"an integer from {minimum}")
         return value
+
+    def boolean(self, name: str) -> bool:
+        """Take true or false."""
+        value = self._take(name)
+        if not isinstance(value, bool):
+            raise self.bad(name, "true or false")
+        return value
+
+    def integers(self, name: str, count_max: int, minimum: int = 0) -> tuple[int, ...]:
+        """Take a list of integers."""
+        items = self.items(name, count_max)
+        if any(type(item) is not int or not minimum <= item <= INTEGER_MAX for item in items):
+            raise self.bad(name, f"a list of integers from {minimum}")
+        return tuple(items)
 
     def optional_integer(self, name: str, minimum: int = 0) -> int | None:
         """Take an integer or null."""
@@ -108,6 +164,12 @@ class Document:
         """Take a list of texts."""
         return tuple(self._checked_text(name, item) for item in self.items(name, count_max))
 
+    def digests(self, name: str, count_max: int) -> tuple[Digest, ...]:
+        """Take a list of digests."""
+        return tuple(
+            parse_digest(text, f"{self._what}: {name}") for text in self.texts(name, count_max)
+        )
+
     def text_map(self, name: str, count_max: int) -> dict[str, str]:
         """Take an object whose values are texts."""
         return {
@@ -127,6 +189,10 @@ class Document:
     def document(self, name: str) -> "Document":
         """Take an object with its own fields."""
         return Document(self._object(name, count_max=64), f"{self._what}: {name}")
+
+    def optional_document(self, name: str) -> "Document | None":
+        """Take an object or null."""
+        return None if self._drop_null(name) else self.document(name)
 
     def finish(self) -> None:
         """Refuse fields that nobody took."""

@@ -4,10 +4,13 @@ RegistryError
 ├── RegistryUsageError     the caller's mistake: a bad name, reference or option
 ├── NotFoundError          no such model, version, alias or file
 ├── RegistryConflictError  somebody else changed it first; nothing was changed here
-│   └── AliasMovedError    the alias is not where the caller expected it
+│   ├── AliasMovedError    the alias is not where the caller expected it
+│   └── OperationOpenError another operation on the alias is open
 ├── IntegrityError         stored bytes that are not what their digest, chain or signature says
 │   └── TensorFormatError  a file that is not a well-formed safetensors file
 ├── RefusedError           the policy does not allow it; the message says which rule
+├── AbortedError           an operation was called off: the alias was not moved
+├── DegradedError          the alias was moved, and too few nodes serve it
 └── MoveUnknownError       the answer was lost: the alias may or may not have moved
 
 An unreachable store is an error of `pliska.locks` or of the storage (exit code 8).
@@ -50,6 +53,18 @@ class AliasMovedError(RegistryConflictError):
         self.gen = gen
 
 
+class OperationOpenError(RegistryConflictError):
+    """Another operation on the alias is open. Wait for it, or abort it.
+
+    Attributes:
+        op_id: That operation.
+    """
+
+    def __init__(self, message: str, op_id: str) -> None:
+        super().__init__(message)
+        self.op_id = op_id
+
+
 class IntegrityError(RegistryError):
     """Stored bytes are not what their digest, chain, signature or format says. Do not use them."""
 
@@ -64,6 +79,27 @@ class RefusedError(RegistryError):
     """The policy does not allow it; the message names the rule."""
 
     exit_code = 7
+
+
+class AbortedError(RegistryError):
+    """An operation was called off: the alias was not moved by it, and never will be.
+
+    Attributes:
+        op_id: The operation.
+        exit_code: 4 where another operation came in between, 6 where a deadline
+            passed, 7 where nodes could not serve the target.
+    """
+
+    def __init__(self, message: str, op_id: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.op_id = op_id
+        self.exit_code = exit_code
+
+
+class DegradedError(RegistryError):
+    """The alias was moved, and fewer nodes serve it than were asked for."""
+
+    exit_code = 6
 
 
 class MoveUnknownError(RegistryError):

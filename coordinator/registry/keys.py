@@ -33,12 +33,36 @@ class Keys:
         return f"registry/{self.namespace}/contents/{model}/{hex_of(content_id)}"
 
     def aliases(self, model: str) -> str:
-        """Directory of the model's aliases."""
+        """Directory of the directories of the model's aliases."""
         return f"registry/{self.namespace}/aliases/{model}"
 
-    def alias(self, model: str, alias: str) -> str:
-        """One alias."""
+    def alias_directory(self, model: str, alias: str) -> str:
+        """Directory of an alias and its open operation, which are read and watched together."""
         return f"{self.aliases(model)}/{alias}"
+
+    def alias(self, model: str, alias: str) -> str:
+        """Where an alias points."""
+        return f"{self.alias_directory(model, alias)}/alias"
+
+    def operation(self, model: str, alias: str) -> str:
+        """The open operation on an alias."""
+        return f"{self.alias_directory(model, alias)}/operation"
+
+    def ended(self, model: str, alias: str) -> str:
+        """Directory of how the operations on an alias ended."""
+        return f"registry/{self.namespace}/ended/{model}/{alias}"
+
+    def ended_operation(self, model: str, alias: str, op_id: str) -> str:
+        """How one operation ended."""
+        return f"{self.ended(model, alias)}/{op_id}"
+
+    def nodes(self, model: str, alias: str) -> str:
+        """Directory of the processes that serve what an alias points at."""
+        return f"registry/{self.namespace}/nodes/{model}/{alias}"
+
+    def node(self, model: str, alias: str, node: str, incarnation: str) -> str:
+        """One life of such a process. No incarnation has a dot."""
+        return f"{self.nodes(model, alias)}/{node}.{incarnation}"
 
     def history(self, model: str, alias: str) -> str:
         """Directory of everything an alias has pointed at."""

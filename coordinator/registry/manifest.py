@@ -101,8 +101,7 @@ class Manifest:
             IntegrityError: It is not a manifest, or of a format that is not known here.
         """
         document = read_document(content, MANIFEST_BYTES_MAX, what)
-        if document.text("format") != FORMAT:
-            raise document.bad("format", FORMAT)
+        document.check_format(FORMAT)
         items = document.items("tensors", TENSORS_MAX)
         manifest = cls(
             namespace=document.text("namespace"),

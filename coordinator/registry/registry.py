@@ -12,19 +12,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pliska.coordinator.registry.aliases import Aliases, AliasState, HistoryEntry
-from pliska.coordinator.registry.blobs import Blobs
+from pliska.coordinator.registry.aliases import AliasState
+from pliska.coordinator.registry.document import timestamp
+from pliska.coordinator.registry.driver import Driver
 from pliska.coordinator.registry.errors import IntegrityError, NotFoundError
+from pliska.coordinator.registry.history import HistoryEntry
 from pliska.coordinator.registry.lineage import Lineage
 from pliska.coordinator.registry.manifest import Manifest
-from pliska.coordinator.registry.moves import Move, Mover
-from pliska.coordinator.registry.names import (
-    LATEST,
-    Reference,
-    check_alias,
-    check_model,
-    check_namespace,
-)
+from pliska.coordinator.registry.moves import Move
+from pliska.coordinator.registry.names import LATEST, Reference, check_alias, check_model
+from pliska.coordinator.registry.namespace import Namespace
+from pliska.coordinator.registry.open_operations import OpenOperations
+from pliska.coordinator.registry.protocol import Situation
 from pliska.coordinator.registry.registration import Registrar, Registration
 from pliska.coordinator.registry.requests import (
     PromoteRequest,
@@ -32,13 +31,12 @@ from pliska.coordinator.registry.requests import (
     RollbackRequest,
     check_actor,
 )
+from pliska.coordinator.registry.rollout import Rollout
 from pliska.coordinator.registry.tensor import Tensor
 from pliska.coordinator.registry.tensor_file import TensorFile, write_tensor_file
-from pliska.coordinator.registry.verification import Verifier
-from pliska.coordinator.registry.versions import State, VersionRecord, Versions, timestamp
+from pliska.coordinator.registry.versions import State, VersionRecord
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.wire.signing import Signer
-from pliska.discovery import Keyring, Role
 from pliska.locks import Backend
 
 
@@ -66,6 +64,7 @@ class Registry:
         namespace: Tenant; nothing is shared between namespaces.
         signatures_min: How many enrolled publishers must have signed a version
             before it is loaded or pointed at.
+        approvals_min: How many must have approved of a move of an alias.
         now: Returns the time, in UTC.
     """
 
@@ -76,16 +75,12 @@ class Registry:
         namespace: str = "default",
         *,
         signatures_min: int = 0,
+        approvals_min: int = 0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._namespace = check_namespace(namespace)
-        self._now = now
-        self._keyring = Keyring(backend)
-        self._blobs = Blobs(storage, namespace)
-        self._versions = Versions(backend, namespace)
-        self._aliases = Aliases(backend, namespace)
-        self._verifier = Verifier(self._blobs, self._publisher_key, signatures_min)
-        self._mover = Mover(backend, self._versions, self._aliases, self._verifier, now)
+        self.namespace = Namespace.open(
+            backend, storage, namespace, signatures_min, approvals_min, now
+        )
 
     def register(
         self,
@@ -116,10 +111,10 @@ class Registry:
             IntegrityError: The tensors changed while they were registered.
         """
         registrar = Registrar(
-            self._versions,
-            self._blobs,
-            self._namespace,
-            timestamp(self._now()),
+            self.namespace.versions,
+            self.namespace.blobs,
+            self.namespace.name,
+            timestamp(self.namespace.now()),
             check_actor(actor),
         )
         return registrar.register(
@@ -153,17 +148,20 @@ class Registry:
 
     def models(self) -> list[str]:
         """Return the names of all models, sorted."""
-        return self._versions.models()
+        return self.namespace.versions.models()
 
     def versions(self, model: str) -> list[VersionRecord]:
         """Return the versions of a model, oldest first. Raises `NotFoundError`."""
-        found = self._versions.of_model(check_model(model)).values()
+        found = self.namespace.versions.of_model(check_model(model)).values()
         return [stored.record for stored in found]
 
     def aliases(self, model: str) -> dict[str, AliasState]:
         """Return the aliases of a model by name, each verified with its history."""
-        names = self._aliases.of_model(check_model(model))
-        return {alias: self._aliases.read(model, alias) for alias in names}
+        aliases = self.namespace.aliases
+        states = {
+            alias: aliases.read(model, alias) for alias in aliases.of_model(check_model(model))
+        }
+        return {alias: state for alias, state in states.items() if state.history}
 
     def log(self, model: str, alias: str) -> tuple[HistoryEntry, ...]:
         """Return all that an alias pointed at, oldest first.
@@ -172,7 +170,7 @@ class Registry:
             NotFoundError: There is no such alias.
             IntegrityError: A record of it was changed or is missing.
         """
-        history = self._aliases.read(check_model(model), check_alias(alias)).history
+        history = self.namespace.aliases.read(check_model(model), check_alias(alias)).history
         if not history:
             raise NotFoundError(f"no alias {alias!r} of model {model!r}")
         return history
@@ -192,7 +190,7 @@ class Registry:
 
     def manifest(self, record: VersionRecord) -> Manifest:
         """Return a version's verified manifest. Raises as `load`."""
-        return self._verifier.manifest(record)
+        return self.namespace.verifier.manifest(record)
 
     def load(self, reference: Reference) -> LoadedModel:
         """Read a version into memory; every byte and signature is verified.
@@ -203,8 +201,10 @@ class Registry:
             IntegrityError: Something of it is missing or was changed.
         """
         record = self.resolve(reference)
-        manifest = self._verifier.manifest(record)
-        tensors = {entry.name: self._blobs.read_tensor(entry) for entry in manifest.tensors}
+        manifest = self.namespace.verifier.manifest(record)
+        tensors = {
+            entry.name: self.namespace.blobs.read_tensor(entry) for entry in manifest.tensors
+        }
         return LoadedModel(record, manifest, tensors)
 
     def export(self, reference: Reference, path: Path) -> VersionRecord:
@@ -214,35 +214,52 @@ class Registry:
         `RegistryUsageError` where the path exists or cannot be written.
         """
         record = self.resolve(reference)
-        manifest = self._verifier.manifest(record)
-        tensors = {entry.name: self._blobs.tensor(entry) for entry in manifest.tensors}
+        manifest = self.namespace.verifier.manifest(record)
+        tensors = {entry.name: self.namespace.blobs.tensor(entry) for entry in manifest.tensors}
         write_tensor_file(path, tensors, manifest.metadata)
         return record
 
     def verify(self, record: VersionRecord) -> None:
         """Read every byte of a version. Raises as `load`."""
-        self._verifier.every_byte(record)
+        self.namespace.verifier.every_byte(record)
 
-    def promote(self, request: PromoteRequest) -> Move:
+    def promote(self, request: PromoteRequest, signer: Signer | None = None) -> Move:
         """Point an alias at a version, every byte of which is verified first.
+
+        Args:
+            request: What to do, and which serving nodes to wait for.
+            signer: Approves of the move.
+
+        Returns:
+            What became of it; an operation that was called off too is an answer.
+            `Move.check` makes an error of what is not as asked for.
 
         Raises:
             NotFoundError: No such model or version.
             RefusedError: The version is not READY, or trained from a quarantined one.
-            RegistryConflictError: The alias is not at the expected generation, or
-                somebody else moved it meanwhile.
+            RegistryConflictError: The alias is not at the expected generation,
+                somebody else moved it meanwhile, or another operation is open.
             IntegrityError: The alias or the version is damaged; nothing was moved.
             MoveUnknownError: The store's answer was lost.
         """
-        return self._mover.carry_out(request)
+        return Rollout(self.namespace, request, signer).carry_out()
 
-    def rollback(self, request: RollbackRequest) -> Move:
-        """Take an alias back to an earlier version (see `policy`). Raises as `promote`."""
-        return self._mover.carry_out(request)
+    def rollback(self, request: RollbackRequest, signer: Signer | None = None) -> Move:
+        """Take an alias back to an earlier version (see `policy`). As `promote`."""
+        return Rollout(self.namespace, request, signer).carry_out()
 
     def plan(self, request: Request) -> Move:
         """Return what `promote` or `rollback` would do now; raise what it would raise."""
-        return self._mover.plan(request)
+        return Rollout(self.namespace, request).plan()
+
+    def operations(self, actor: str) -> OpenOperations:
+        """Return the open operations, to resume, abort or approve as `actor`."""
+        return OpenOperations(self.namespace, check_actor(actor))
+
+    def situation(self, model: str, alias: str) -> Situation:
+        """Return where an alias points, its open operation, and the nodes that serve it."""
+        driver = Driver(self.namespace, check_model(model), check_alias(alias), actor="")
+        return driver.look()[0]
 
     def _find(
         self, reference: Reference, versions: Mapping[int, VersionRecord]
@@ -262,7 +279,7 @@ class Registry:
         self, model: str, alias: str, versions: Mapping[int, VersionRecord]
     ) -> VersionRecord | None:
         """Return the version of an alias; both must name the same manifest."""
-        history = self._aliases.read(model, alias).history
+        history = self.namespace.aliases.read(model, alias).history
         if not history:
             return None
         record = versions.get(history[-1].to_version)
@@ -272,9 +289,3 @@ class Registry:
                 "has another manifest than when the alias was moved to it; do not use it"
             )
         return record
-
-    def _publisher_key(self, key_id: str) -> bytes | None:
-        enrolled = self._keyring.find(key_id)
-        if enrolled is None or enrolled.role is not Role.PUBLISHER or not enrolled.is_active:
-            return None
-        return enrolled.public_key

@@ -7,7 +7,6 @@ only its state and its signatures change.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 
 from pliska.coordinator.registry.digest import Digest
@@ -20,6 +19,7 @@ from pliska.coordinator.registry.errors import (
 )
 from pliska.coordinator.registry.keys import Keys
 from pliska.coordinator.registry.manifest import Manifest
+from pliska.coordinator.registry.stored import Stored, read_stored
 from pliska.locks import (
     Absent,
     Backend,
@@ -27,7 +27,6 @@ from pliska.locks import (
     Create,
     OutcomeUnknownError,
     Record,
-    Revision,
     Unmodified,
     Update,
 )
@@ -42,11 +41,6 @@ _MODEL_FORMAT = "pliska-model-1"
 _CONTENT_FORMAT = "pliska-content-version-1"
 
 
-def timestamp(now: datetime) -> str:
-    """Return a time as records keep it: ISO 8601, UTC, milliseconds."""
-    return now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 class State(StrEnum):
     """What may be done with a version."""
 
@@ -54,8 +48,14 @@ class State(StrEnum):
     """Its files are being stored, or a crash interrupted that."""
     READY = "READY"
     """An alias may point at it."""
+    DEPRECATED = "DEPRECATED"
+    """An alias may point at it only where that is asked for in so many words."""
     QUARANTINED = "QUARANTINED"
     """It was rolled back from: no alias may be moved to it, nor to what was trained from it."""
+    DELETING = "DELETING"
+    """Its files are being removed, or a crash interrupted that."""
+    DELETED = "DELETED"
+    """Its files are gone; its number is never given out again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +129,14 @@ class VersionRecord:
     def from_bytes(cls, content: bytes, what: str) -> "VersionRecord":
         """Read the stored form. Raises `IntegrityError` where it is none."""
         document = read_document(content, VERSION_RECORD_BYTES_MAX, what)
-        if document.text("format") != _VERSION_FORMAT:
-            raise document.bad("format", _VERSION_FORMAT)
-        state = document.text("state")
-        if state not in set(State):
-            raise document.bad("state", "one of " + ", ".join(State))
+        document.check_format(_VERSION_FORMAT)
         record = cls(
             namespace=document.text("namespace"),
             model=document.text("model"),
             version=document.integer("version", minimum=1),
             content_id=document.digest("content_id"),
             manifest_digest=document.optional_digest("manifest_digest"),
-            state=State(state),
+            state=document.choice("state", State),
             state_reason=document.text("state_reason"),
             parent=document.optional_integer("parent", minimum=1),
             tensors=document.integer("tensors"),
@@ -157,28 +153,7 @@ class VersionRecord:
         return record
 
 
-@dataclass(frozen=True, slots=True)
-class StoredVersion:
-    """A version record as it was read.
-
-    Attributes:
-        record: The record.
-        key: Where it lies.
-        modified: Revision to compare with when it is changed.
-    """
-
-    record: VersionRecord
-    key: str
-    modified: Revision
-
-    @property
-    def unmodified(self) -> Unmodified:
-        """The check that nobody changed it since."""
-        return Unmodified(self.key, self.modified)
-
-    def replaced_by(self, record: VersionRecord) -> Update:
-        """Return the change that puts `record` in its place."""
-        return Update(self.key, record.to_bytes())
+StoredVersion = Stored[VersionRecord]
 
 
 class Versions:
@@ -203,8 +178,13 @@ class Versions:
         records = self._backend.list(self._keys.versions(model)).records
         if not records:
             raise NotFoundError(f"no model {model!r} in namespace {self._namespace!r}")
-        stored = (self._stored(model, record) for record in records)
+        stored = map(self._stored, records)
         return {found.record.version: found for found in sorted(stored, key=lambda s: s.key)}
+
+    def find(self, model: str, version: int) -> StoredVersion | None:
+        """Return one version, or None."""
+        found = self._backend.get(self._keys.version(model, version))
+        return None if found is None else self._stored(found)
 
     def with_content(self, model: str, content_id: Digest) -> StoredVersion | None:
         """Return the version that has this content, or None."""
@@ -213,15 +193,11 @@ class Versions:
         if found is None:
             return None
         document = read_document(found.value, VERSION_RECORD_BYTES_MAX, key)
-        if document.text("format") != _CONTENT_FORMAT:
-            raise document.bad("format", _CONTENT_FORMAT)
+        document.check_format(_CONTENT_FORMAT)
         version = document.integer("version", minimum=1)
         document.finish()
-        record = self._backend.get(self._keys.version(model, version))
-        if (
-            record is None
-            or (stored := self._stored(model, record)).record.content_id != content_id
-        ):
+        stored = self.find(model, version)
+        if stored is None or stored.record.content_id != content_id:
             raise IntegrityError(f"{key}: version {version} is missing or has another content")
         return stored
 
@@ -283,8 +259,7 @@ class Versions:
         if head is None:
             return 0
         document = read_document(head.value, VERSION_RECORD_BYTES_MAX, head.key)
-        if document.text("format") != _MODEL_FORMAT:
-            raise document.bad("format", _MODEL_FORMAT)
+        document.check_format(_MODEL_FORMAT)
         names = document.text("namespace"), document.text("model")
         newest = document.integer("newest", minimum=1)
         document.finish()
@@ -292,10 +267,8 @@ class Versions:
             raise IntegrityError(f"{head.key}: is the record of another model")
         return newest
 
-    def _stored(self, model: str, found: Record) -> StoredVersion:
-        record = VersionRecord.from_bytes(found.value, found.key)
-        if (record.namespace, record.model) != (self._namespace, model) or found.key != (
-            self._keys.version(model, record.version)
-        ):
-            raise IntegrityError(f"{found.key}: is the record of another version")
-        return StoredVersion(record, found.key, found.modified)
+    def _stored(self, found: Record) -> StoredVersion:
+        return read_stored(found, VersionRecord.from_bytes, self._key_of)
+
+    def _key_of(self, record: VersionRecord) -> str:
+        return Keys(record.namespace).version(record.model, record.version)

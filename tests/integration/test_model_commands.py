@@ -105,7 +105,7 @@ def test_a_poisoned_version_is_promoted_and_rolled_back(shell: Shell) -> None:
     assert (planned["outcome"], planned["to_version"], planned["gen"]) == ("planned", 1, 3)
     moved = shell.json(*ROLLBACK)
     assert (moved["from_version"], moved["to_version"], moved["gen"]) == (2, 1, 3)
-    assert moved["quarantined"] == 2
+    assert moved["quarantined"] == [2]
 
     log = shell.log()
     assert [(e["gen"], e["kind"], e["from"], e["to"]) for e in log] == [

@@ -138,6 +138,35 @@ class LosingBackend:
         raise OutcomeUnknownError("the connection broke")
 
 
+class InterruptedBackend:
+    """A real store before each of whose transactions something else may happen."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+        self.before: Callable[[], None] = lambda: None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def transact(self, *arguments: object, **more: object) -> object:
+        self.before()
+        return self._inner.transact(*arguments, **more)
+
+    def once(self, event: Callable[[], None]) -> None:
+        """Let `event` happen before the next transaction only."""
+
+        def happen() -> None:
+            self.before = lambda: None
+            event()
+
+        self.before = happen
+
+
+@pytest.fixture
+def interrupted(backend: Backend) -> InterruptedBackend:
+    return InterruptedBackend(backend)
+
+
 @pytest.fixture
 def losing(backend: Backend) -> LosingBackend:
     return LosingBackend(backend)

@@ -68,7 +68,7 @@ def test_a_record_is_read_back(version_record: Callable[..., VersionRecord]) -> 
         ("format", "pliska-version-2"),
         ("version", 0),
         ("version", "1"),
-        ("state", "DELETED"),
+        ("state", "GONE"),
         ("state", "PENDING"),
         ("content_id", "md5:1"),
         ("manifest_digest", None),
@@ -97,7 +97,7 @@ def test_a_record_moved_to_another_place_is_refused(
     fields = {**json.loads(record.value), changed: 9 if changed == "version" else "other"}
     content = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     backend.update(record.key, content, record.modified)
-    with pytest.raises(IntegrityError, match="another version"):
+    with pytest.raises(IntegrityError, match="another record"):
         versions.of_model("digits")
 
 

@@ -19,7 +19,7 @@ from pliska.coordinator.registry import (
     State,
 )
 from pliska.coordinator.storage import LocalStorage
-from pliska.locks import StoreUnavailableError, connect
+from pliska.locks import OutcomeUnknownError, StoreUnavailableError, connect
 
 
 @pytest.fixture
@@ -30,19 +30,29 @@ def three(desk: Any) -> Any:
     return desk
 
 
-def meet_before_sending(registry: Registry, parties: int) -> None:
-    """Let nobody send a transaction until `parties` have decided theirs."""
+@pytest.fixture
+def calm(three: Any) -> Any:
+    """Return the same registry under another name, for what happens meanwhile."""
+    return three
+
+
+@pytest.fixture
+def hasty(three: Any, interrupted: Any, storage: LocalStorage, desk_on: Any) -> Any:
+    """Return the registry on a connection whose transactions can be held up."""
+    return desk_on(interrupted, storage)
+
+
+def meet_before_sending(hasty: Any, parties: int) -> None:
+    """Let nobody send a first transaction until `parties` have decided theirs."""
     barrier = threading.Barrier(parties)
-    transact = registry._mover._transact
     waited = threading.local()
 
-    def together(plan: Any) -> None:
+    def meet() -> None:
         if not getattr(waited, "done", False):
             waited.done = True
             barrier.wait(timeout=20)
-        transact(plan)
 
-    registry._mover._transact = together
+    hasty.backend.before = meet
 
 
 def test_a_rollback_quarantines_what_it_leaves_in_the_same_move(three: Any) -> None:
@@ -53,7 +63,7 @@ def test_a_rollback_quarantines_what_it_leaves_in_the_same_move(three: Any) -> N
         2,
         4,
     )
-    assert move.quarantined == 3
+    assert move.quarantined == (3,)
     states = [version.state for version in three.registry.versions("digits")]
     assert states == [State.READY, State.READY, State.QUARANTINED]
     with pytest.raises(RefusedError):
@@ -61,7 +71,7 @@ def test_a_rollback_quarantines_what_it_leaves_in_the_same_move(three: Any) -> N
 
 
 def test_without_quarantine_the_version_stays_ready(three: Any) -> None:
-    assert three.registry.rollback(three.rollback(quarantine=False)).quarantined is None
+    assert three.registry.rollback(three.rollback(quarantine=False)).quarantined == ()
     three.promote(3)
     assert three.pointed_at() == 3
 
@@ -73,27 +83,27 @@ def test_a_dry_run_says_the_absolute_target_and_changes_nothing(three: Any) -> N
         Outcome.PLANNED,
         1,
         4,
-        3,
+        (3,),
     )
     assert three.backend.list("registry/default/aliases/digits") == before
     assert three.registry.versions("digits")[2].state is State.READY
 
 
-def test_two_rollbacks_at_once_move_one_step(three: Any) -> None:
-    meet_before_sending(three.registry, 2)
+def test_two_rollbacks_at_once_move_one_step(hasty: Any) -> None:
+    meet_before_sending(hasty, 2)
     with ThreadPoolExecutor(2) as pool:
-        moves = list(pool.map(lambda _: three.registry.rollback(three.rollback()), range(2)))
+        moves = list(pool.map(lambda _: hasty.registry.rollback(hasty.rollback()), range(2)))
     assert sorted(move.outcome for move in moves) == [Outcome.JOINED, Outcome.MOVED]
     assert len({move.op_id for move in moves}) == 1
-    assert [entry.to_version for entry in three.registry.log("digits", "prod")] == [1, 2, 3, 2]
+    assert [entry.to_version for entry in hasty.registry.log("digits", "prod")] == [1, 2, 3, 2]
 
 
-def test_of_two_that_expect_the_same_generation_one_is_refused(three: Any) -> None:
-    meet_before_sending(three.registry, 2)
+def test_of_two_that_expect_the_same_generation_one_is_refused(hasty: Any) -> None:
+    meet_before_sending(hasty, 2)
 
     def attempt(_: int) -> AliasMovedError | None:
         try:
-            three.registry.rollback(three.rollback(expect_gen=3))
+            hasty.registry.rollback(hasty.rollback(expect_gen=3))
         except AliasMovedError as error:
             return error
         return None
@@ -101,23 +111,16 @@ def test_of_two_that_expect_the_same_generation_one_is_refused(three: Any) -> No
     with ThreadPoolExecutor(2) as pool:
         (refused,) = filter(None, pool.map(attempt, range(2)))
     assert (refused.gen, refused.exit_code) == (4, 4)
-    assert three.pointed_at() == 2
+    assert hasty.pointed_at() == 2
 
 
-def test_a_promotion_in_between_makes_the_rollback_a_conflict(three: Any) -> None:
-    three.register(4)
-    transact = three.registry._mover._transact
-
-    def overtaken(plan: Any) -> None:
-        three.registry._mover._transact = transact
-        three.promote(4)
-        transact(plan)
-
-    three.registry._mover._transact = overtaken
+def test_a_promotion_in_between_makes_the_rollback_a_conflict(calm: Any, hasty: Any) -> None:
+    calm.register(4)
+    hasty.backend.once(lambda: calm.promote(4))
     with pytest.raises(AliasMovedError, match="generation 4"):
-        three.registry.rollback(three.rollback())
-    assert three.pointed_at() == 4
-    assert three.registry.versions("digits")[2].state is State.READY
+        hasty.registry.rollback(hasty.rollback())
+    assert calm.pointed_at() == 4
+    assert calm.registry.versions("digits")[2].state is State.READY
 
 
 def test_a_version_back_under_the_alias_does_not_pass_for_the_old_generation(three: Any) -> None:
@@ -127,18 +130,11 @@ def test_a_version_back_under_the_alias_does_not_pass_for_the_old_generation(thr
     assert three.pointed_at() == 3
 
 
-def test_a_target_quarantined_in_between_is_not_moved_to(three: Any) -> None:
-    three.promote(2, alias="stage")
-    three.promote(1, 2, alias="stage")
-    transact = three.registry._mover._transact
-
-    def quarantined_meanwhile(plan: Any) -> None:
-        three.registry._mover._transact = transact
-        three.registry.rollback(three.rollback(alias="stage"))
-        transact(plan)
-
-    three.registry._mover._transact = quarantined_meanwhile
-    move = three.registry.rollback(three.rollback())
+def test_a_target_quarantined_in_between_is_not_moved_to(calm: Any, hasty: Any) -> None:
+    calm.promote(2, alias="stage")
+    calm.promote(1, 2, alias="stage")
+    hasty.backend.once(lambda: calm.registry.rollback(calm.rollback(alias="stage")))
+    move = hasty.registry.rollback(hasty.rollback())
     assert (move.from_version, move.to_version) == (3, 1)
 
 
@@ -189,14 +185,14 @@ def test_a_lost_answer_is_found_out_and_the_alias_moves_once(lost: Lost, script:
 
 
 def test_a_dropped_move_that_somebody_overtook_is_a_conflict(lost: Lost) -> None:
-    lost.losing.script = ["dropped"]
-    settle = lost.desk.registry._mover._settle
+    transact = lost.losing.transact
 
-    def overtaken(*arguments: Any) -> bool:
+    def overtaken(*_: Any, **__: Any) -> None:
+        lost.losing.transact = transact
         lost.calm.promote(1)
-        return settle(*arguments)
+        raise OutcomeUnknownError("the connection broke")
 
-    lost.desk.registry._mover._settle = overtaken
+    lost.losing.transact = overtaken
     with pytest.raises(AliasMovedError):
         lost.desk.registry.rollback(lost.desk.rollback())
     assert lost.calm.pointed_at() == 1
@@ -204,7 +200,7 @@ def test_a_dropped_move_that_somebody_overtook_is_a_conflict(lost: Lost) -> None
 
 @pytest.mark.parametrize("fate", ["applied", "dropped"])
 def test_where_the_store_cannot_say_the_operation_can_be_repeated_by_its_id(
-    lost: Lost, fate: str
+    lost: Lost, fate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost.losing.script = [fate]
     transact = lost.losing.transact
@@ -214,6 +210,7 @@ def test_where_the_store_cannot_say_the_operation_can_be_repeated_by_its_id(
         return transact(*arguments, **more)
 
     lost.losing.transact = cut_off
+    monkeypatch.setattr("pliska.coordinator.registry.driver.PATIENCE_S", 0.5)
     with pytest.raises(MoveUnknownError) as unknown:
         lost.desk.registry.rollback(lost.desk.rollback())
     assert unknown.value.exit_code == 9
