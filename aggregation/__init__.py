@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pliska.aggregation.aggregator import Aggregation as Aggregation
     from pliska.aggregation.aggregator import Rule as Rule
+    from pliska.aggregation.attack_name import AttackName as AttackName
     from pliska.aggregation.attacks import Attack as Attack
     from pliska.aggregation.attacks import attack_named as attack_named
     from pliska.aggregation.attacks import attack_names as attack_names
@@ -92,6 +93,7 @@ _HOMES = {
     "AggregationError": "errors",
     "Arrival": "kardam",
     "Attack": "attacks",
+    "AttackName": "attack_name",
     "BASGD": "basgd",
     "BoundError": "errors",
     "Bucketing": "bucketing",

@@ -5,49 +5,58 @@ in, targets and gradients out. The attacks themselves are
 `pliska.aggregation.attacks`. Called by the worker's loop under `--attack`.
 """
 
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 
-from pliska.aggregation import Attack, ParameterError, attack_named, flipped_labels
-from pliska.trainer.attack import AttackName
+from pliska.aggregation import AttackName, ParameterError, Rule, attack_named, flipped_labels
 
-_SCALE_PARAMETERS = {
-    AttackName.SIGN_FLIP: "scale",
-    AttackName.ALIE: "z",
-    AttackName.IPM: "epsilon",
-    AttackName.GAUSSIAN: "deviation",
-}
-"""What each attack calls its strength."""
+DELAY_MAX = 1000
+"""Rounds by which a gradient may be late; so many are kept."""
 
 
 class Adversary:
-    """One Byzantine worker's conduct. The same answers for the same seed and round.
+    """One Byzantine worker's conduct. The same answers for the same seed and rounds.
 
-    Two adversaries that shall send the same noise are given the same seed; two
-    that shall not, different ones.
+    Accomplices are given the same seed and different places, and forge one set
+    of rows together, of which each sends its own.
     """
 
-    def __init__(self, attack: AttackName, scale: float | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        attack: AttackName,
+        scale: float | None = None,
+        seed: int = 0,
+        rule: Rule | None = None,
+    ) -> None:
         """Choose an attack.
 
         Args:
             attack: What to do.
-            scale: How strong, in the attack's own terms: the factor of
-                `sign-flip` and `ipm`, the standard deviations of `alie`, the
-                deviation of `gaussian`. None takes `AttackName.default_scale`.
+            scale: How strong, in the attack's own terms (see `Strength`), for
+                `delayed` in rounds. None takes the strength for drills.
             seed: Non-negative; what is random is drawn from (seed, round).
+            rule: What the gradients are combined by, for attacks that know it.
 
         Raises:
-            ParameterError: A scale for an attack that has none.
+            ParameterError: A scale for an attack that has none, or a delay
+                that is not a number of rounds from 1 to `DELAY_MAX`.
         """
-        if scale is not None and attack.default_scale is None:
+        strength = attack.strength
+        if scale is not None and strength is None:
             raise ParameterError(f"the attack {attack} has no scale: leave it out")
         self.attack = attack
-        self.scale = attack.default_scale if scale is None else scale
+        self.scale = strength.drill if scale is None and strength is not None else scale
         self.seed = seed
-        self._forge = _forger(attack, self.scale)
+        self._parameters: dict[str, Any] = {"rule": rule} if attack.knows_rule else {}
+        self._past: deque[torch.Tensor] = deque()
+        if attack is AttackName.DELAYED:
+            self._past = deque(maxlen=_rounds(self.scale) + 1)
+        elif strength is not None:
+            self._parameters[strength.parameter] = self.scale
 
     def corrupt_targets(self, targets: torch.Tensor, classes: int) -> torch.Tensor:
         """Return the targets to train on: wrong ones under `label-flip`, else those given.
@@ -61,7 +70,12 @@ class Adversary:
         return targets
 
     def gradient(
-        self, own: torch.Tensor, honest: Callable[[], torch.Tensor], round_number: int
+        self,
+        own: torch.Tensor,
+        honest: Callable[[], torch.Tensor],
+        round_number: int,
+        place: int = 0,
+        liars: int = 1,
     ) -> torch.Tensor:
         """Return the gradient to send.
 
@@ -70,24 +84,28 @@ class Adversary:
             honest: Computes the honest workers' gradients of this round,
                 [h, d]; called only for attacks that are omniscient.
             round_number: The round that the gradient is for.
+            place: Of this worker among the liars, from 0.
+            liars: How many lie together.
 
         Returns:
             [d], of the dtype of `own`.
         """
-        if self._forge is None:
+        if self.attack is AttackName.LABEL_FLIP:
             return own
+        parameters = self._parameters
+        if self.attack is AttackName.DELAYED:
+            self._past.append(own.clone())
+            parameters = {"past": self._past[0].unsqueeze(0)}
         known = honest() if self.attack.is_omniscient else own.unsqueeze(0)
-        forged = self._forge(known, 1, self._generator(round_number))
-        return forged[0].to(own.dtype)
+        forge = attack_named(self.attack, **parameters)
+        return forge(known, liars, self._generator(round_number))[place].to(own.dtype)
 
     def _generator(self, round_number: int) -> torch.Generator:
         state = np.random.SeedSequence([self.seed, round_number]).generate_state(1, np.uint64)
         return torch.Generator().manual_seed(int(state[0]))
 
 
-def _forger(attack: AttackName, scale: float | None) -> Attack | None:
-    """Return the attack on gradients; None when only the targets are attacked."""
-    if attack is AttackName.LABEL_FLIP:
-        return None
-    parameters = {} if scale is None else {_SCALE_PARAMETERS[attack]: scale}
-    return attack_named(attack.value, **parameters)
+def _rounds(delay: float | None) -> int:
+    if delay is None or delay % 1 or not 1 <= delay <= DELAY_MAX:
+        raise ParameterError(f"a delay is a number of rounds from 1 to {DELAY_MAX}, not {delay!r}")
+    return int(delay)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pliska.aggregation import AttackName
 from pliska.locks.presentation import DEFAULT_STORE, StoreOption
-from pliska.trainer.attack import AttackName
 
 app = typer.Typer(no_args_is_help=True)
 

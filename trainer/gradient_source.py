@@ -9,8 +9,8 @@ from typing import Protocol
 
 import torch
 
-from pliska.trainer.adversary import Adversary
 from pliska.coordinator.computation import Computation
+from pliska.trainer.adversary import Adversary
 
 
 class GradientSource(Protocol):
@@ -63,7 +63,9 @@ class ByzantineSource:
         return self.adversary.attack.is_omniscient
 
     def gradient(self, round_number: int, members: Sequence[str]) -> torch.Tensor:
-        """Forge a gradient."""
+        """Forge a gradient, together with those accomplices that are there."""
+        present = self.accomplices & {*members} if self.needs_members else self.accomplices
+        liars = sorted(present | {self.worker})
 
         def honest() -> torch.Tensor:
             victims = [member for member in members if member not in self.accomplices]
@@ -71,7 +73,8 @@ class ByzantineSource:
             return torch.stack(gradients) if gradients else own.unsqueeze(0)
 
         own = self.computation.gradient(round_number, self.worker, self._corrupt)
-        return self.adversary.gradient(own, honest, round_number)
+        place = liars.index(self.worker)
+        return self.adversary.gradient(own, honest, round_number, place, len(liars))
 
     def _corrupt(self, targets: torch.Tensor) -> torch.Tensor:
         return self.adversary.corrupt_targets(targets, self.computation.classes)

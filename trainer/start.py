@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
+from pliska.aggregation import AttackName, rule_named
 from pliska.coordinator.client import JobDirectory
+from pliska.coordinator.computation import Computation
 from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
 from pliska.discovery import Enrolled, Role, key_id, load_private_key, public_bytes
 from pliska.trainer.adversary import Adversary
-from pliska.trainer.attack import AttackName
-from pliska.coordinator.computation import Computation
 from pliska.trainer.errors import NoCoordinatorError, UnknownWorkerError
 from pliska.trainer.gradient_source import ByzantineSource, GradientSource, HonestSource
 from pliska.trainer.worker import Worker, WorkerOptions
@@ -99,5 +99,7 @@ async def _find_job(directory: JobDirectory, timeout_s: float) -> Job:
 def _source(computation: Computation, name: str, attacking: Attacking | None) -> GradientSource:
     if attacking is None:
         return HonestSource(computation, name)
-    adversary = Adversary(attacking.attack, attacking.scale, computation.job.seed)
+    job = computation.job
+    rule = rule_named(job.rule.name, **job.rule.parameters)
+    adversary = Adversary(attacking.attack, attacking.scale, job.seed, rule)
     return ByzantineSource(computation, name, adversary, attacking.accomplices | {name})

@@ -22,6 +22,7 @@ from pliska.coordinator.client import (
     ProtocolError,
     Version,
 )
+from pliska.coordinator.computation import Computation
 from pliska.coordinator.wire import (
     Float32Codec,
     GradientHeader,
@@ -36,7 +37,6 @@ from pliska.coordinator.wire import (
 )
 from pliska.coordinator.wire.thread import in_thread
 from pliska.locks import StoreError
-from pliska.coordinator.computation import Computation
 from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
 from pliska.trainer.gradient_source import GradientSource
 from pliska.trainer.until import until

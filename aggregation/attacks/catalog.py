@@ -1,4 +1,4 @@
-"""Attacks by name."""
+"""The function of each attack on gradients, by its name."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from pliska.aggregation.attack_name import AttackName
 from pliska.aggregation.attacks.adaptive import adaptive, alie_optimised, ipm_optimised
 from pliska.aggregation.attacks.attack import Attack
 from pliska.aggregation.attacks.blind import (
@@ -21,26 +22,27 @@ from pliska.aggregation.attacks.hidden import alie, ipm, mimic, min_max, min_sum
 from pliska.aggregation.errors import ParameterError, UnknownNameError, suggestion
 
 ATTACKS: dict[str, Callable[..., Tensor]] = {
-    "sign-flip": sign_flip,
-    "ipm": ipm,
-    "ipm-optimised": ipm_optimised,
-    "alie": alie,
-    "alie-optimised": alie_optimised,
-    "min-max": min_max,
-    "min-sum": min_sum,
-    "mimic": mimic,
-    "delayed": delayed,
-    "gaussian": gaussian,
-    "nan": not_a_number,
-    "inf": infinity,
-    "huge-coordinate": huge_coordinate,
-    "adaptive": adaptive,
+    AttackName.SIGN_FLIP: sign_flip,
+    AttackName.IPM: ipm,
+    AttackName.IPM_OPTIMISED: ipm_optimised,
+    AttackName.ALIE: alie,
+    AttackName.ALIE_OPTIMISED: alie_optimised,
+    AttackName.MIN_MAX: min_max,
+    AttackName.MIN_SUM: min_sum,
+    AttackName.MIMIC: mimic,
+    AttackName.DELAYED: delayed,
+    AttackName.GAUSSIAN: gaussian,
+    AttackName.NAN: not_a_number,
+    AttackName.INF: infinity,
+    AttackName.HUGE_COORDINATE: huge_coordinate,
+    AttackName.ADAPTIVE: adaptive,
 }
+"""All but label flipping, which is on data (see `claims.flipped_labels`)."""
 
 
 def attack_names() -> tuple[str, ...]:
     """Return the names that `attack_named` knows."""
-    return tuple(ATTACKS)
+    return tuple(str(name) for name in ATTACKS)
 
 
 def attack_named(name: str, **parameters: Any) -> Attack:

@@ -59,12 +59,12 @@ def test_momentum_and_history_withstand_lies_that_agree_over_time() -> None:
 
 
 def test_memory_is_passed_and_nothing_is_kept() -> None:
-    rule = CenteredClipping(f=1, tau=2.0)
+    rule = CenteredClipping(f=1, tau=3.0)
     rows = torch.randn(5, 8, generator=torch.Generator().manual_seed(4))
     result = rule(rows)
     assert result.memory is not None
     assert torch.equal(result.memory["centre"], result.vector)
-    assert rule == CenteredClipping(f=1, tau=2.0)
+    assert rule == CenteredClipping(f=1, tau=3.0)
     assert not torch.equal(rule(rows, memory=result.memory).vector, result.vector)
 
 

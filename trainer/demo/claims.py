@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pliska.trainer.attack import AttackName
+from pliska.aggregation import AttackName
 from pliska.trainer.demo.facts import DemoFacts
 from pliska.trainer.demo.jobs import RunName
 from pliska.trainer.demo.options import DemoOptions

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pliska.trainer.attack import AttackName
+from pliska.aggregation import AttackName
 
 app = typer.Typer(no_args_is_help=False)
 

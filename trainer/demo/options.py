@@ -6,8 +6,7 @@ Values only: the jobs made from them are `jobs`, what is claimed of them `claims
 from dataclasses import dataclass
 from pathlib import Path
 
-from pliska.aggregation import Mean, Rule, rule_named
-from pliska.trainer.attack import AttackName
+from pliska.aggregation import AttackName, Mean, Rule, rule_named
 from pliska.trainer.demo.digits import source_kind
 from pliska.trainer.demo.errors import DemoUsageError
 
@@ -63,7 +62,7 @@ class DemoOptions:
         _require("--seed", self.seed, 0, 2**63 - 1)
         _require("--session-timeout", self.session_timeout_s, 1, 60)
         source_kind(self.data)
-        if self.scale is not None and self.attack.default_scale is None:
+        if self.scale is not None and self.attack.strength is None:
             raise DemoUsageError(f"the attack {self.attack} has no strength: leave out --scale")
         if self.rule == Mean.name:
             raise DemoUsageError("--rule mean is what the rule is compared with: name another one")
@@ -78,7 +77,9 @@ class DemoOptions:
     @property
     def attack_scale(self) -> float | None:
         """The scale that the attack will have."""
-        return self.attack.default_scale if self.scale is None else self.scale
+        if self.scale is not None or self.attack.strength is None:
+            return self.scale
+        return self.attack.strength.drill
 
     @property
     def attack_text(self) -> str:

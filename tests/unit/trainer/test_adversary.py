@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from pliska.aggregation import ParameterError, attack_names
-from pliska.trainer.adversary import Adversary
-from pliska.trainer.attack import AttackName
+from pliska.aggregation import AttackName, Krum, ParameterError, attack_named
+from pliska.trainer.adversary import DELAY_MAX, Adversary
 
 OWN = torch.tensor([1.0, -2.0, 3.0, 0.5])
 HONEST = torch.stack([OWN + 0.1 * k for k in range(-3, 3)])
@@ -19,10 +18,6 @@ def honest() -> torch.Tensor:
 
 def not_to_be_asked() -> torch.Tensor:
     raise AssertionError("this attack needs nobody else's gradient")
-
-
-def test_every_name_is_an_attack_of_the_aggregation_package() -> None:
-    assert {attack.value for attack in ON_GRADIENTS} <= set(attack_names())
 
 
 def test_sign_flip_turns_its_own_gradient_round_and_scales_it() -> None:
@@ -61,6 +56,37 @@ def test_gaussian_depends_on_nothing_but_seed_and_round() -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
+def test_delayed_sends_what_was_right_so_many_rounds_ago() -> None:
+    adversary = Adversary(AttackName.DELAYED, scale=3)
+    sent = [
+        adversary.gradient(number * OWN, not_to_be_asked, number)[0].item()
+        for number in range(1, 8)
+    ]
+    assert sent == [1, 1, 1, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("scale", [0, 2.5, DELAY_MAX + 1, float("inf")])
+def test_delay_is_a_number_of_rounds(scale: float) -> None:
+    Adversary(AttackName.DELAYED, DELAY_MAX)
+    with pytest.raises(ParameterError, match="a delay is a number of rounds"):
+        Adversary(AttackName.DELAYED, scale)
+
+
+@pytest.mark.parametrize("attack", [AttackName.GAUSSIAN, AttackName.ADAPTIVE])
+def test_accomplices_forge_one_set_of_rows_and_send_a_row_each(attack: AttackName) -> None:
+    rule = Krum(f=2)
+    sent = [
+        Adversary(attack, seed=5, rule=rule).gradient(OWN, honest, 3, place, liars=2)
+        for place in range(2)
+    ]
+    assert torch.equal(sent[0], sent[1]) == (attack is AttackName.ADAPTIVE)
+    if attack is AttackName.ADAPTIVE:
+        together = torch.vstack([*sent, HONEST])
+        harm = float((rule(together).vector - HONEST.mean(0)).norm())
+        plain = attack_named("sign-flip")(HONEST, 2, torch.Generator())
+        assert harm >= float((rule(torch.vstack([plain, HONEST])).vector - HONEST.mean(0)).norm())
+
+
 def test_label_flip_corrupts_targets_and_leaves_the_gradient() -> None:
     adversary = Adversary(AttackName.LABEL_FLIP)
     targets = torch.tensor([0, 4, 9])
@@ -72,7 +98,7 @@ def test_label_flip_corrupts_targets_and_leaves_the_gradient() -> None:
 @pytest.mark.parametrize("attack", ON_GRADIENTS)
 def test_attack_on_gradients_leaves_targets_and_inputs_alone(attack: AttackName) -> None:
     targets, own = torch.tensor([0, 4, 9]), OWN.clone()
-    adversary = Adversary(attack)
+    adversary = Adversary(attack, rule=Krum(f=1))
     assert torch.equal(adversary.corrupt_targets(targets, 10), targets)
     sent = adversary.gradient(own, honest, 3)
     assert sent.shape == own.shape

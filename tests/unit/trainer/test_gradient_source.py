@@ -4,9 +4,9 @@ import pytest
 import torch
 from training.toy_job import toy_job
 
-from pliska.trainer.adversary import Adversary
-from pliska.trainer.attack import AttackName
+from pliska.aggregation import AttackName, TrimmedMean
 from pliska.coordinator.computation import Computation
+from pliska.trainer.adversary import Adversary
 from pliska.trainer.gradient_source import ByzantineSource, HonestSource
 
 
@@ -39,6 +39,24 @@ def test_omniscient_attack_knows_the_honest_workers_batches_and_not_its_accompli
     honest = torch.stack([computation.gradient(2, worker) for worker in ("w3", "w4")])
     sent = source.gradient(2, ("w1", "w2", "w3", "w4"))
     assert torch.nn.functional.cosine_similarity(sent, honest.mean(0), dim=0) < -0.999
+
+
+def test_accomplices_that_are_there_forge_together_and_differ(computation: Computation) -> None:
+    def sent(worker: str) -> torch.Tensor:
+        adversary = Adversary(AttackName.GAUSSIAN, seed=1)
+        source = ByzantineSource(computation, worker, adversary, frozenset({"w1", "w2"}))
+        return source.gradient(2, ())
+
+    assert not torch.equal(sent("w1"), sent("w2"))
+    assert torch.equal(sent("w1"), sent("w1"))
+
+
+def test_absent_accomplices_are_not_counted(computation: Computation) -> None:
+    adversary = Adversary(AttackName.ADAPTIVE, rule=TrimmedMean(f=1))
+    source = ByzantineSource(computation, "w1", adversary, frozenset({"w0", "w1"}))
+    together = source.gradient(2, ("w1", "w2", "w3"))
+    alone = ByzantineSource(computation, "w1", adversary, frozenset({"w1"}))
+    assert torch.equal(together, alone.gradient(2, ("w1", "w2", "w3")))
 
 
 def test_omniscient_attack_without_victims_still_sends_something_finite(

@@ -11,13 +11,13 @@ import torch
 from training.leadership import PATIENCE_S, Lead
 
 from pliska.coordinator.client import CoordinatorClient, JobDirectory, Leader, Membership
+from pliska.coordinator.computation import Computation
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ProtocolError
 from pliska.coordinator.round_state import Phase
 from pliska.coordinator.wire import Reply, ReplyCode
 from pliska.coordinator.wire.tls import self_signed
 from pliska.locks import Election, Leadership, Session, StoreUnavailableError
-from pliska.coordinator.computation import Computation
 from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
 from pliska.trainer.gradient_source import HonestSource
 from pliska.trainer.worker import LEADER_CHECK_S, POLL_S, Worker, WorkerOptions

@@ -1,7 +1,13 @@
 import pytest
 import torch
 
-from pliska.aggregation import ParameterError, UnknownNameError, attack_named, attack_names
+from pliska.aggregation import (
+    AttackName,
+    ParameterError,
+    UnknownNameError,
+    attack_named,
+    attack_names,
+)
 
 
 def honest_rows(h: int = 6, d: int = 300) -> torch.Tensor:
@@ -36,3 +42,7 @@ def test_unknown_attack_and_parameter_suggest_known_ones() -> None:
         attack_named("ipm", epsilom=1)
     with pytest.raises(ParameterError, match="no parameter 'scale'; it takes none"):
         attack_named("nan", scale=1)
+
+
+def test_every_name_has_its_function_but_the_one_on_labels() -> None:
+    assert set(attack_names()) == set(AttackName) - {AttackName.LABEL_FLIP}

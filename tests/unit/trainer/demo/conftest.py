@@ -57,6 +57,6 @@ def facts() -> DemoFacts:
 @pytest.fixture
 def other_facts(facts: DemoFacts) -> DemoFacts:
     """The same under another attack, where nothing is claimed of the accuracy."""
-    from pliska.trainer.attack import AttackName
+    from pliska.aggregation import AttackName
 
     return replace(facts, options=replace(facts.options, attack=AttackName.ALIE))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pliska.trainer.attack import AttackName
+from pliska.aggregation import AttackName
 from pliska.trainer.demo.claims import Claim, broken, judge, unjudged_reason
 from pliska.trainer.demo.facts import CommittedRound, DemoFacts, Measurement
 from pliska.trainer.demo.jobs import RunName

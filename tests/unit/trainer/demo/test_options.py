@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from pliska.aggregation import RuleUsageError
-from pliska.trainer.attack import AttackName
+from pliska.aggregation import AttackName, RuleUsageError
 from pliska.trainer.demo.errors import DemoUsageError
 from pliska.trainer.demo.options import ROUNDS_MAX, ROUNDS_MIN, DemoOptions
 
