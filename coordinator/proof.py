@@ -185,7 +185,7 @@ def _fate(
         return of_verdict(contribution.verdict), contribution, contribution.reason
     if proof.receipt is not None:
         receipt = keys.receipt(proof.receipt)
-        if header is None or not _answers(receipt, header) or receipt.round != record.round:
+        if header is None or not answers(receipt, header) or receipt.round != record.round:
             raise DamagedStateError(f"the receipt is not for this header of {worker}")
         return of_receipt(receipt), None, f"{receipt.code}: {receipt.reason}"
     if worker in record.attendance.excluded:
@@ -206,7 +206,7 @@ def is_of(header: GradientHeader, contribution: Contribution, job: str) -> bool:
     )
 
 
-def _answers(receipt: Receipt, header: GradientHeader) -> bool:
+def answers(receipt: Receipt, header: GradientHeader) -> bool:
     """Whether a receipt is for a header."""
     answered = (receipt.job, receipt.round, receipt.worker, receipt.incarnation, receipt.seq)
     asked = (header.job, header.round, header.worker, header.incarnation, header.seq)

@@ -1,0 +1,174 @@
+"""A committed round computed again from its kept gradients: the aggregate, the step, the verdicts.
+
+The state before the round comes from the newest checkpoint before it and the log
+(`recovery`); the gradients are read as their workers signed them. Every number
+must come out as the commit record has it, bit for bit on the same type of
+device; what does not is named. Several rounds in a row are replayed on one model.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from pliska.aggregation import Aggregation, AggregationError, rule_named
+from pliska.aggregation.report import Verdict
+from pliska.coordinator.annex import Annex
+from pliska.coordinator.commit import Commit, CommitRecord
+from pliska.coordinator.errors import DamagedStateError, NotKeptError
+from pliska.coordinator.model import TrainingModel
+from pliska.coordinator.payloads import PayloadStore, decoded
+from pliska.coordinator.proof import is_of
+from pliska.coordinator.recovery import recover
+from pliska.coordinator.storage import Storage
+from pliska.coordinator.training_state import vector_digest
+from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.wire import GradientHeader, peek
+from pliska.coordinator.wire.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One round computed again.
+
+    Attributes:
+        gradients: How many were combined.
+        differences: What did not come out as the record has it, each in words.
+    """
+
+    commit: Commit
+    gradients: int
+    differences: tuple[str, ...]
+
+
+class Replay:
+    """Computes rounds of one job again. Blocks on the disk and the processor."""
+
+    def __init__(self, job: Job, storage: Storage) -> None:
+        """Take a job's files; nothing is read yet.
+
+        Args:
+            job: As it was run.
+            storage: Holds log, checkpoints and kept gradients.
+        """
+        self._job = job
+        self._storage = storage
+        self._log = UpdateLog(storage, job.name)
+        self._payloads = PayloadStore(storage, job.name)
+
+    def kept(self, commits: Iterable[Commit]) -> tuple[Commit, ...]:
+        """Return the rounds all of whose gradients are kept."""
+        names = frozenset(self._payloads.names())
+        return tuple(
+            commit
+            for commit in commits
+            if all(
+                self._payloads.name(header.round, header.payload_root) in names
+                for header in self._headers(commit).values()
+            )
+        )
+
+    def rounds(self, commits: Iterable[Commit], previous: Commit | None) -> Iterator[Replayed]:
+        """Compute rounds again, one by one.
+
+        Args:
+            commits: They follow each other.
+            previous: The commit before the first of them; None for the job's first.
+
+        Raises:
+            NotKeptError: A gradient, or a way to the state before, is not kept any more.
+            DamagedStateError: What is kept is not what was signed.
+            RecoveryError: The state before cannot be rebuilt.
+        """
+        model = recover(self._job, previous, self._storage).model
+        for commit in commits:
+            yield self._round(commit, model)
+
+    def _round(self, commit: Commit, model: TrainingModel) -> Replayed:
+        record = commit.record
+        rows = self._rows(commit, model.dimension)
+        refused = {
+            each.worker: each.reason
+            for each in record.contributions
+            if each.verdict == Verdict.REFUSED
+        }
+        differences = [_differs("parameters before", model.parameters_digest(), record.base_digest)]
+        try:
+            aggregation = combined(record, rows, refused, model)
+        except AggregationError as error:
+            raise DamagedStateError(
+                f"the gradients of round {record.round} cannot be combined: {error}"
+            ) from error
+        model.learning_rate = record.learning_rate
+        model.apply(aggregation.vector)
+        differences += [
+            _differs("aggregate", vector_digest(aggregation.vector), record.aggregate_digest),
+            _differs("parameters after", model.parameters_digest(), record.parameters_digest),
+            _differs("training state after", model.state_digest(), record.state_digest),
+            *_report_differences(aggregation, record),
+        ]
+        return Replayed(commit, len(rows), tuple(filter(None, differences)))
+
+    def _rows(self, commit: Commit, dimension: int) -> dict[str, torch.Tensor]:
+        """Read the gradients that reached the rule, as their workers signed them."""
+        return {
+            worker: torch.from_numpy(
+                decoded(self._payloads.read(header.round, header.payload_root), header, dimension)
+            )
+            for worker, header in self._headers(commit).items()
+        }
+
+    def _headers(self, commit: Commit) -> Mapping[str, GradientHeader]:
+        """Return the headers of the gradients that reached the rule, by worker."""
+        annex: Annex = self._log.head(commit.record.version, commit.digest).annex
+        headers = [peek(signed, GradientHeader).claim for signed in annex.headers]
+        found: dict[str, GradientHeader] = {}
+        for contribution in commit.record.contributions:
+            if contribution.verdict == Verdict.REFUSED:
+                continue
+            header = next(
+                (each for each in headers if is_of(each, contribution, self._job.name)), None
+            )
+            if header is None:
+                raise NotKeptError(
+                    f"no header of {contribution.worker} is kept for version "
+                    f"{commit.record.version}"
+                )
+            found[contribution.worker] = header
+        return found
+
+
+def combined(
+    record: CommitRecord,
+    rows: Mapping[str, torch.Tensor],
+    refused: Mapping[str, str],
+    model: TrainingModel,
+) -> Aggregation[torch.Tensor]:
+    """Combine rows by the rule that a record names, as its round did."""
+    parameters = {name: json.loads(value) for name, value in record.rule_parameters}
+    rule = rule_named(record.rule, **parameters)
+    return rule.aggregate(
+        list(rows.values()), list(rows), refused, seed=record.seed, memory=model.memory
+    )
+
+
+def _differs(what: str, found: bytes, expected: bytes) -> str:
+    if found == expected:
+        return ""
+    return f"{what}: {found.hex()[:16]}, but the record has {expected.hex()[:16]}"
+
+
+def _report_differences(
+    aggregation: Aggregation[torch.Tensor], record: CommitRecord
+) -> Iterator[str]:
+    """Compare what the rule says of each worker with what the record has."""
+    said = {
+        entry.worker: (entry.verdict.value, entry.weight, entry.score, entry.margin)
+        for entry in aggregation.report
+    }
+    for each in record.contributions:
+        recorded = (each.verdict, each.weight, each.score, each.margin)
+        found = said.get(each.worker)
+        if found != recorded:
+            yield f"verdict on {each.worker}: {found}, but the record has {recorded}"

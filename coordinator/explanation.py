@@ -1,0 +1,160 @@
+"""What became of every worker's gradient in one round, and what would have changed it.
+
+Read from the commit record, its annex and the kept receipts: nothing is computed
+again and no signature is checked (`proof` does that for one worker). Pure.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pliska.coordinator.annex import Annex
+from pliska.coordinator.commit import CommitRecord, Contribution
+from pliska.coordinator.proof import Outcome, of_receipt, of_verdict
+from pliska.coordinator.receipts import KeptReceipt
+from pliska.coordinator.reputation import term_rounds
+from pliska.coordinator.standing import Standing
+from pliska.coordinator.wire.job import Reputation
+
+BORDERED = {
+    "krum": "Krum score, a sum of squared distances,",
+    "multi-krum": "Krum score, a sum of squared distances,",
+    "mda": "largest distance to the chosen gradients",
+    "monna": "distance to the trusted gradient",
+    "cge": "length",
+}
+"""What a rule measures whose margin is 1 - measure / border."""
+COORDINATE_WISE = frozenset(
+    {"coordinate-median", "trimmed-mean", "meamed", "bulyan", "multi-bulyan", "sign-vote"}
+)
+"""Rules that decide on each coordinate by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One worker's fate.
+
+    Attributes:
+        weight: Share of the aggregate; None where its gradient did not reach the rule.
+        score: How suspicious it looked (see `aggregation.WorkerReport`).
+        margin: How clearly the rule decided, in the rule's own terms.
+        arrived_s: Seconds from the opening of the round to its gradient.
+        change: What would have made it otherwise.
+    """
+
+    worker: str
+    outcome: Outcome
+    weight: float | None
+    score: float | None
+    margin: float | None
+    arrived_s: float | None
+    reason: str
+    change: str
+
+
+def explain(
+    record: CommitRecord,
+    annex: Annex,
+    receipts: Iterable[KeptReceipt],
+    reputation: Reputation,
+) -> tuple[Explanation, ...]:
+    """Explain the fate of every worker that the round knew, sorted by worker.
+
+    Args:
+        record: Of the round.
+        annex: Of the record.
+        receipts: Those kept of the round.
+        reputation: The job's settings.
+    """
+    arrived = {each.worker: each.after_s for each in record.attendance.arrivals}
+    standings = annex.by_worker()
+    told: dict[str, Explanation] = {}
+    for contribution in record.contributions:
+        told[contribution.worker] = _of_contribution(contribution, record.rule, arrived)
+    for kept in receipts:
+        claim = kept.claim
+        outcome = of_receipt(claim)
+        change = _change_of_late(claim.reason)
+        if outcome is Outcome.QUARANTINED:
+            change = _change_of_quarantined(standings.get(claim.worker), reputation)
+        told.setdefault(
+            claim.worker, _without_gradient(claim.worker, outcome, claim.reason, change)
+        )
+    for worker in record.attendance.excluded:
+        standing = standings.get(worker)
+        reason = (
+            f"in quarantine since round {standing.since}: {standing.reason}" if standing else ""
+        )
+        change = _change_of_quarantined(standing, reputation)
+        told.setdefault(worker, _without_gradient(worker, Outcome.QUARANTINED, reason, change))
+    for worker in record.attendance.absent:
+        reason = "nothing of it had come when the round closed"
+        change = "a gradient before the round closed"
+        told.setdefault(worker, _without_gradient(worker, Outcome.ABSENT, reason, change))
+    for worker in standings:
+        reason = "it was not there when the round opened"
+        change = "joining before the round opened"
+        told.setdefault(worker, _without_gradient(worker, Outcome.ABSENT, reason, change))
+    return tuple(told[worker] for worker in sorted(told))
+
+
+def _of_contribution(
+    contribution: Contribution, rule: str, arrived: Mapping[str, float]
+) -> Explanation:
+    outcome = of_verdict(contribution.verdict)
+    is_judged = outcome is not Outcome.REFUSED
+    return Explanation(
+        worker=contribution.worker,
+        outcome=outcome,
+        weight=contribution.weight if is_judged else None,
+        score=contribution.score if is_judged else None,
+        margin=contribution.margin if is_judged else None,
+        arrived_s=arrived.get(contribution.worker),
+        reason=contribution.reason,
+        change=_change_of_judged(outcome, contribution.margin, rule),
+    )
+
+
+def _without_gradient(worker: str, outcome: Outcome, reason: str, change: str) -> Explanation:
+    return Explanation(worker, outcome, None, None, None, None, reason, change)
+
+
+def _change_of_judged(outcome: Outcome, margin: float, rule: str) -> str:
+    match outcome:
+        case Outcome.COUNTED:
+            return _change_of_counted(margin, rule)
+        case Outcome.OUTVOTED:
+            return _change_of_outvoted(margin, rule)
+        case _:
+            return "a gradient of finite numbers, one a round, that is what its header says"
+
+
+def _change_of_counted(margin: float, rule: str) -> str:
+    if rule in BORDERED and 0 < margin < 1:
+        return f"its {BORDERED[rule]} could have grown by {1 / (1 - margin) - 1:.0%} before a cut"
+    if rule == "centered-clipping" and margin < 0:
+        return f"not clipped if its distance had been shorter by {-margin:.0%}"
+    if rule in COORDINATE_WISE:
+        return f"{margin + 1:.2f} times an equal share of the values: nearer the middle, more"
+    return "nothing had to"
+
+
+def _change_of_outvoted(margin: float, rule: str) -> str:
+    if rule in BORDERED and margin < 0:
+        return f"its {BORDERED[rule]} would have had to fall by {1 - 1 / (1 - margin):.0%}"
+    if rule in COORDINATE_WISE:
+        return "a value nearer the middle in at least one coordinate"
+    return "a gradient nearer to those of the other workers"
+
+
+def _change_of_late(reason: str) -> str:
+    words = reason.split()
+    if words[:1] == ["arrived"] and words[2:3] == ["s"]:
+        return f"arriving {words[1]} s sooner"
+    return "arriving whole before the round closed"
+
+
+def _change_of_quarantined(standing: Standing | None, reputation: Reputation) -> str:
+    if standing is None or not standing.quarantines:
+        return "nothing: its time in quarantine ends by itself"
+    until = standing.since + term_rounds(standing.quarantines, reputation)
+    return f"nothing: its time in quarantine ends with round {until}"
