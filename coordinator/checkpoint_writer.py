@@ -3,7 +3,7 @@
 Called by the daemon after a commit. The format is `checkpoint`'s.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
@@ -12,6 +12,7 @@ import torch
 from pliska.coordinator.checkpoint import Checkpoint, CheckpointStore
 from pliska.coordinator.errors import CheckpointError, CoordinatorError
 from pliska.coordinator.training_state import TrainingState
+from pliska.locks import LockError
 
 
 class CheckpointWriter:
@@ -22,10 +23,23 @@ class CheckpointWriter:
     works on. Not for two threads at once; closing it ends the last write first.
     """
 
-    def __init__(self, store: CheckpointStore, keep: int) -> None:
-        """Write to `store` and keep the `keep` newest complete checkpoints there."""
+    def __init__(
+        self,
+        store: CheckpointStore,
+        permit: Callable[[], None],
+        after: Callable[[Checkpoint], None],
+    ) -> None:
+        """Write to `store`.
+
+        Args:
+            store: Where to.
+            permit: Raises a `LockError` where this coordinator may not write any more.
+            after: Called in the writer's thread with each checkpoint that is complete;
+                removes what it has made superfluous.
+        """
         self._store = store
-        self._keep = keep
+        self._permit = permit
+        self._after = after
         self._staged: dict[str, torch.Tensor] = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._pending: Future[Checkpoint] | None = None
@@ -91,9 +105,9 @@ class CheckpointWriter:
 
     def _write(self, checkpoint: Checkpoint, state: TrainingState) -> Checkpoint:
         try:
-            self._store.write(checkpoint, state)
-            self._store.prune(self._keep)
-        except (CoordinatorError, OSError) as error:
+            self._store.write(checkpoint, state, self._permit)
+            self._after(checkpoint)
+        except (CoordinatorError, LockError, OSError) as error:
             raise CheckpointError(
                 f"the checkpoint of version {checkpoint.version} failed: {error}"
             ) from error

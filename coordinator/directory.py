@@ -2,10 +2,11 @@
 
     jobs/<job>              the job file's text, written once
     jobs/<job>/commit       the signed record of the last committed round
+    jobs/<job>/horizon      the version up to which no aggregate is needed (see `horizon`)
     elections/jobs.<job>/   who leads and who stands by (see `pliska.locks`)
 
 Readable by anybody who reaches the store. Only the definition is written here;
-the commit record is the committer's.
+the commit record is the committer's, the horizon the leader's too.
 """
 
 import contextlib
@@ -67,6 +68,11 @@ class JobDirectory:
     def commit_key(self) -> str:
         """Key of the last commit record."""
         return f"{_JOBS}/{self.job}/commit"
+
+    @property
+    def horizon_key(self) -> str:
+        """Key of the version up to which no aggregate is needed."""
+        return f"{_JOBS}/{self.job}/horizon"
 
     @property
     def keyring(self) -> Keyring:

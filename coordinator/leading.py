@@ -15,24 +15,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from pliska.aggregation import GradientBuffer, rule_named
+from pliska.coordinator.archive import Archive
 from pliska.coordinator.audit_keys import KeyBook
 from pliska.coordinator.audit_trail import AuditTrail
-from pliska.coordinator.checkpoint import CheckpointStore
+from pliska.coordinator.checkpoint import Checkpoint
 from pliska.coordinator.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.commit import Commit
 from pliska.coordinator.committer import Committer
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.driver import RoundDriver
-from pliska.coordinator.errors import DamagedStateError, ModelStateError
+from pliska.coordinator.errors import DamagedStateError, ModelStateError, StorageError
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.evidence import charge, conviction_of
 from pliska.coordinator.evidence_store import EvidenceStore
+from pliska.coordinator.horizon import raise_horizon
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
+from pliska.coordinator.ledger import Ledger, NoCopies, due
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published, Publisher
 from pliska.coordinator.recovery import recover
+from pliska.coordinator.retention import horizon_of
 from pliska.coordinator.round_state import Phase, RoundOptions, RoundState
 from pliska.coordinator.standing import Conviction, Standing
 from pliska.coordinator.status import job_status
@@ -44,7 +48,7 @@ from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.thread import in_thread
 from pliska.discovery import Keyring, Role
-from pliska.locks import Leadership
+from pliska.locks import Leadership, LockError
 
 log = logging.getLogger(__name__)
 
@@ -94,10 +98,19 @@ class Leading:
         self._means = means
         self._accuracy: dict[int, float] = {}
         self._somebody_left = asyncio.Event()
+        self._leadership = leadership
+        self._archive = Archive(means.storage, job)
         self._checkpoints = CheckpointWriter(
-            CheckpointStore(means.storage, job.name), job.checkpoint.keep
+            self._archive.checkpoints, leadership.check, self._after_checkpoint
         )
         model, head, committer = _recover(means, leadership)
+        self._ledger = Ledger(
+            self._archive.log,
+            NoCopies(),
+            committer,
+            head,
+            due(job.durable.every, job.checkpoint.every, job.rounds.count),
+        )
         self._stepper = Stepper(
             job=job,
             epoch=leadership.epoch,
@@ -105,10 +118,9 @@ class Leading:
             model=model,
             head=head,
             standings=_standings(head, means),
-            log=UpdateLog(means.storage, job.name),
+            ledger=self._ledger,
             storage=means.storage,
             checkpoints=self._checkpoints,
-            committer=committer,
             signer=means.signer,
             wall_time=time.time,
         )
@@ -173,7 +185,7 @@ class Leading:
             await asyncio.wait([evaluation])
             await self.publisher.close()
             await self._trail.close()
-            await in_thread(self._checkpoints.close)
+            await in_thread(self._finish_writing)
 
     def heard_from(self, member: Member) -> None:
         """Renew a member's lease."""
@@ -195,6 +207,30 @@ class Leading:
             self.tally,
             self._accuracy,
         )
+
+    def _finish_writing(self) -> None:
+        """Commit what a leader that still leads leaves behind, and end the writing threads."""
+        try:
+            if self._leadership.held:
+                self._ledger.flush()
+        except (LockError, StorageError) as error:
+            log.warning("epoch=%d reason=%s", self.epoch, f"the last rounds are lost: {error}")
+        finally:
+            self._ledger.close()
+            self._checkpoints.close()
+
+    def _after_checkpoint(self, _checkpoint: Checkpoint) -> None:
+        """Move the horizon, and clear this storage up to it. Runs in the writer's thread."""
+        head, pruner = self._ledger.committed, self._archive.pruner
+        if head is None:
+            return
+        wanted = horizon_of(head.record.version, pruner.versions(), (), self._archive.retention)
+        try:
+            reached = raise_horizon(self._means.directory, self._leadership, wanted)
+        except (LockError, DamagedStateError) as error:
+            log.warning("epoch=%d reason=%s", self.epoch, f"nothing is pruned: {error}")
+        else:
+            pruner.prune(head, reached)
 
     async def _evaluate(self) -> None:
         """Measure every so many versions, and the last one, until that.
@@ -257,8 +293,8 @@ def _standings(head: Commit | None, means: Means) -> Mapping[str, Standing]:
     """Read how the workers stand after the last round, so that a new leader goes on from there."""
     if head is None:
         return {}
-    entry = UpdateLog(means.storage, means.job.name).read(head.record.version, head.digest)
-    return entry.annex.by_worker()
+    log_head = UpdateLog(means.storage, means.job.name).head(head.record.version, head.digest)
+    return log_head.annex.by_worker()
 
 
 def _convictions(head: Commit | None, means: Means) -> Iterator[Conviction]:

@@ -44,6 +44,7 @@ def job_status(
         "round": state.round,
         "rounds": job.rounds.count,
         "version": stepper.head.version,
+        "committed_version": stepper.committed_version,
         "digest": stepper.head.parameters_digest.hex(),
         "rule": {"name": job.rule.name, **job.rule.parameters},
         "accuracy": [{"version": version, "accuracy": value} for version, value in measured],

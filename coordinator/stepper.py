@@ -1,15 +1,15 @@
 """The numerical work of a round: combine the rows, step the model, make it durable, commit.
 
 The order is what makes a committed round safe: log entry on disk, then the
-commit record in the store, then the version for the workers. Blocks; its
-methods are called in threads, one at a time, by `coordinator.driver`, but for `advance`.
+commit record in the store (both by the `ledger`), then the version for the
+workers. Blocks; its methods are called in threads, one at a time, by
+`coordinator.driver`, but for `advance`.
 """
 
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import torch
 
@@ -25,7 +25,7 @@ from pliska.coordinator.commit import (
     CommitRecord,
     Contribution,
 )
-from pliska.coordinator.committer import Committer
+from pliska.coordinator.ledger import Ledger
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published
 from pliska.coordinator.reputation import changes, judge
@@ -34,7 +34,7 @@ from pliska.coordinator.standing import Conviction, Standing
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.tensor_file import encode_tensors
 from pliska.coordinator.training_state import tensor_bytes, vector_digest
-from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.update_log import LogEntry
 from pliska.coordinator.wire import Signed, Signer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX
@@ -75,10 +75,9 @@ class Stepper:
         model: TrainingModel,
         head: Commit | None,
         standings: Mapping[str, Standing],
-        log: UpdateLog,
+        ledger: Ledger,
         storage: Storage,
         checkpoints: CheckpointWriter,
-        committer: Committer,
         signer: Signer,
         wall_time: Callable[[], float],
     ) -> None:
@@ -91,10 +90,9 @@ class Stepper:
             model: At the state that `head` names.
             head: The last commit; None before the first round.
             standings: Of the workers after it.
-            log: Takes an entry before each commit.
+            ledger: Makes each round durable and commits it.
             storage: Takes the last version as a safetensors file.
             checkpoints: Takes the whole state now and then.
-            committer: Moves the commit record in the store.
             signer: The coordinator's key.
             wall_time: Seconds since 1970; advisory.
         """
@@ -110,10 +108,9 @@ class Stepper:
         self._rule = rule
         self._model = model
         self.model_file: str | None = None
-        self._log = log
+        self._ledger = ledger
         self._storage = storage
         self._checkpoints = checkpoints
-        self._committer = committer
         self._signer = signer
         self._wall_time = wall_time
         self._closed: OrderedDict[int, Mapping[str, bytes]] = OrderedDict()
@@ -126,8 +123,16 @@ class Stepper:
 
     @property
     def closed(self) -> Mapping[int, Mapping[str, bytes]]:
-        """Payload roots that recent rounds counted, by round and worker."""
-        return MappingProxyType(self._closed)
+        """Payload roots that recent committed rounds counted, by round and worker."""
+        committed = self._ledger.committed
+        newest = committed.record.round if committed else 0
+        return {number: roots for number, roots in self._closed.items() if number <= newest}
+
+    @property
+    def committed_version(self) -> int:
+        """The last version that no failover takes back; behind the head only between commits."""
+        committed = self._ledger.committed
+        return committed.record.version if committed else 0
 
     def aggregate(
         self,
@@ -159,15 +164,14 @@ class Stepper:
         self._prepared = _Prepared(Commit.sign(record, self._signer), aggregation.vector, annex)
 
     def commit(self) -> None:
-        """Make the step durable and commit it; `advance` follows.
+        """Make the step durable and commit it, if it is due by itself; `advance` follows.
 
         Raises:
-            StorageError: The log entry could not be written; nothing is committed.
+            StorageError: A log entry could not be written; nothing is committed.
             GrantLostError: This coordinator no longer leads.
         """
         prepared = self._require_prepared()
-        self._log.write(prepared.commit, prepared.aggregate, prepared.annex)
-        self._committer.commit(prepared.commit)
+        self._ledger.append(LogEntry(prepared.commit, prepared.aggregate, prepared.annex))
 
     @property
     def prepared(self) -> tuple[Commit, Annex]:

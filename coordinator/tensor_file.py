@@ -60,6 +60,11 @@ def encode_tensors(tensors: Mapping[str, torch.Tensor]) -> Iterator[bytes | memo
         yield tensor_bytes(tensors[name])
 
 
+def data_offset(head: bytes) -> int:
+    """Return where the tensors' bytes begin in the file whose first 8 bytes are given."""
+    return 8 + int.from_bytes(head, "little")
+
+
 def decode_tensors(content: bytes) -> dict[str, torch.Tensor]:
     """Read a whole safetensors file.
 

@@ -14,7 +14,8 @@ WireError
 ├── TransportError              no reply came
 │   ├── UnreachableError        no connection: the request was not sent
 │   ├── NoProgressError         the other side stood still for longer than allowed
-│   └── ReplyLostError          the connection broke: the request may or may not have taken effect
+│   ├── ReplyLostError          the connection broke: the request may or may not have taken effect
+│   └── NoDonorError            nobody could give what was to be fetched
 ├── ReplySizeError              a reply is larger than the caller allowed
 ├── CertificateError            a certificate cannot be read or does not hold together
 └── JobFileError                the job file is wrong: where, what, and what to write instead
@@ -133,6 +134,10 @@ class ReplyLostError(TransportError):
     """The connection broke before the reply; the request may or may not have taken effect."""
 
     exit_code = 9
+
+
+class NoDonorError(TransportError):
+    """Nobody could give what was to be fetched. The message says what became of each donor."""
 
 
 class ReplySizeError(WireError):

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,7 @@ def test_a_checkpoint_under_another_version_is_refused(
     ("change", "reason"),
     [
         ({"format": "other"}, "its format is 'other'"),
-        ({"schema_version": 2}, "schema version 2 is not ours"),
+        ({"schema_version": 1}, "schema version 1 is not ours"),
         ({"state_digest": "00"}, "a digest has 1 bytes"),
         ({"files": [{"name": "../../secret", "bytes": 1}]}, "it names a file"),
         (
@@ -168,30 +169,85 @@ def test_a_digest_that_is_not_the_states_is_found_on_reading(store: CheckpointSt
         store.read(store.places()[0])
 
 
-def test_prune_keeps_the_newest_and_sweeps_what_a_crash_left(
+def test_keeping_some_removes_the_others_and_sweeps_what_a_crash_left(
     store: CheckpointStore, directory: Path
 ) -> None:
     for version in range(1, 6):
         store.write(checkpoint_at(version), state_at(version))
     places = store.places()
+    assert [store.version_of(place) for place in places] == [5, 4, 3, 2, 1]
     (directory / places[0] / "manifest.json").unlink()
     (directory / places[2] / "manifest.json").unlink()
 
-    removed = store.prune(keep=2)
+    removed = store.keep_only(places[1:4])
 
-    assert sorted(removed) == sorted([places[2], places[4]])
+    assert removed == [places[4]]
+    assert store.keep_only([places[1], places[3]]) == [places[2]]
     assert store.places() == [places[1], places[3]]
     assert (directory / places[0]).exists(), "a newer one may be in the making"
+    assert not (directory / places[2]).exists()
 
 
-def test_prune_without_a_complete_checkpoint_removes_nothing(
+def test_without_a_complete_checkpoint_nothing_is_removed(
     store: CheckpointStore, directory: Path
 ) -> None:
     store.write(checkpoint_at(1), state_at(1))
     (directory / store.places()[0] / "manifest.json").unlink()
 
-    assert store.prune(keep=1) == []
+    assert store.keep_only([]) == []
     assert list(directory.rglob("*.safetensors"))
+
+
+def test_any_part_of_a_stored_state_is_what_its_manifest_says(
+    store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_module, "FILE_BYTES_TARGET", 30)
+    store.write(checkpoint_at(3), state_at(3))
+    stored = store.stored(store.places()[0])
+    whole = b"".join(state_at(3).views())
+
+    assert stored.manifest.digest == state_at(3).digest()
+    assert (stored.manifest, stored.leaves) == state_at(3).sealed()
+    for offset in range(len(whole) + 1):
+        for length in (0, 1, 7, len(whole) - offset):
+            if offset + length <= len(whole):
+                assert stored.read_range(offset, length) == whole[offset : offset + length]
+    with pytest.raises(StorageError, match="ends 1 bytes before"):
+        stored.read_range(1, len(whole))
+
+
+def test_a_stored_state_that_is_not_what_the_record_names_is_refused(
+    store: CheckpointStore, directory: Path
+) -> None:
+    store.write(checkpoint_at(3), state_at(3))
+    (place,) = store.places()
+    manifest = directory / place / "state.manifest"
+    manifest.write_bytes(manifest.read_bytes()[:-1] + b"x")
+    with pytest.raises(DamagedStateError, match="another state"):
+        store.stored(place)
+    store.write(checkpoint_at(3), state_at(3))
+    file = directory / place / "state-00000.safetensors"
+    file.write_bytes(file.read_bytes() + bytes(4))
+    index = json.loads((directory / place / "manifest.json").read_text())
+    index["files"][0]["bytes"] += 4
+    (directory / place / "manifest.json").write_text(json.dumps(index))
+    with pytest.raises(DamagedStateError, match="not as long as its state"):
+        store.stored(place)
+
+
+@pytest.mark.parametrize("granted", [0, 1, 2])
+def test_a_writer_that_loses_its_permission_leaves_no_checkpoint(
+    store: CheckpointStore, granted: int
+) -> None:
+    asked = count()
+
+    def permit() -> None:
+        if next(asked) >= granted:
+            raise PermissionError
+
+    with pytest.raises(PermissionError):
+        store.write(checkpoint_at(1), state_at(1), permit)
+    assert store.places() == []
 
 
 def test_a_kill_at_any_step_leaves_a_complete_checkpoint(
@@ -210,7 +266,7 @@ def test_a_kill_at_any_step_leaves_a_complete_checkpoint(
         "    }, {'step': version})\n"
         "    store = CheckpointStore(LocalStorage(directory), 'digits')\n"
         "    store.write(Checkpoint(version, bytes([version]) * 32, state.digest()), state)\n"
-        "    store.prune(keep=1)\n"
+        "    store.keep_only(store.places()[:1])\n"
         "def prepare(directory):\n"
         "    write(directory, 1)\n"
         "def act(directory):\n"

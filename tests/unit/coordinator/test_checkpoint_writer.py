@@ -12,6 +12,7 @@ from pliska.coordinator.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.errors import CheckpointError, StorageFullError
 from pliska.coordinator.storage import LocalStorage
 from pliska.coordinator.training_state import TrainingState
+from pliska.locks import GrantLostError
 
 WAIT_S = 20.0
 
@@ -39,6 +40,11 @@ class GatedStorage(LocalStorage):
         super().write(name, chunks)
 
 
+def writer_to(store: CheckpointStore) -> CheckpointWriter:
+    """Make a writer that anybody may use, and that removes nothing."""
+    return CheckpointWriter(store, lambda: None, lambda _: None)
+
+
 @pytest.fixture
 def storage(tmp_path: Path) -> GatedStorage:
     return GatedStorage(tmp_path)
@@ -47,7 +53,7 @@ def storage(tmp_path: Path) -> GatedStorage:
 def test_the_state_may_change_while_it_is_written(storage: GatedStorage) -> None:
     store = CheckpointStore(storage, "digits")
     live = state_of(1.0)
-    with CheckpointWriter(store, keep=3) as writer:
+    with writer_to(store) as writer:
         future = writer.save(checkpoint_of(1, live), live)
         assert not future.done(), "the caller did not wait for the disk"
         live.tensors["a"].fill_(9.0)
@@ -60,7 +66,7 @@ def test_the_state_may_change_while_it_is_written(storage: GatedStorage) -> None
 
 def test_the_next_save_waits_for_the_one_being_written(storage: GatedStorage) -> None:
     store = CheckpointStore(storage, "digits")
-    with CheckpointWriter(store, keep=3) as writer:
+    with writer_to(store) as writer:
         writer.save(checkpoint_of(1, state_of(1.0)), state_of(1.0))
         second = threading.Thread(
             target=lambda: writer.save(checkpoint_of(2, state_of(2.0)), state_of(2.0))
@@ -79,7 +85,7 @@ def test_a_failed_write_surfaces_and_the_writer_goes_on(storage: GatedStorage) -
     store = CheckpointStore(storage, "digits")
     storage.gate.set()
     storage.is_full = True
-    with CheckpointWriter(store, keep=3) as writer:
+    with writer_to(store) as writer:
         future = writer.save(checkpoint_of(1, state_of(1.0)), state_of(1.0))
         with pytest.raises(CheckpointError, match=r"version 1 failed: .*No space left"):
             writer.save(checkpoint_of(2, state_of(2.0)), state_of(2.0))
@@ -94,28 +100,52 @@ def test_a_failed_write_surfaces_and_the_writer_goes_on(storage: GatedStorage) -
 def test_closing_raises_what_the_last_write_met(storage: GatedStorage) -> None:
     storage.gate.set()
     storage.is_full = True
-    writer = CheckpointWriter(CheckpointStore(storage, "digits"), keep=3)
+    writer = writer_to(CheckpointStore(storage, "digits"))
     writer.save(checkpoint_of(1, state_of(1.0)), state_of(1.0))
 
     with pytest.raises(CheckpointError):
         writer.close()
 
 
-def test_only_the_newest_are_kept(storage: GatedStorage) -> None:
+def test_what_a_checkpoint_makes_superfluous_goes_once_it_is_complete(
+    storage: GatedStorage,
+) -> None:
     store = CheckpointStore(storage, "digits")
     storage.gate.set()
-    with CheckpointWriter(store, keep=2) as writer:
-        for version in range(1, 6):
-            writer.save(checkpoint_of(version, state_of(version)), state_of(version))
+    complete: list[list[int]] = []
 
-    assert [store.read(place)[0].version for place in store.places()] == [5, 4]
+    def after(checkpoint: Checkpoint) -> None:
+        complete.append([store.version_of(place) for place in store.places()])
+        assert complete[-1][0] == checkpoint.version
+
+    with CheckpointWriter(store, lambda: None, after) as writer:
+        for version in (1, 2):
+            writer.save(checkpoint_of(version, state_of(version)), state_of(version))
+    assert complete == [[1], [2, 1]]
+
+
+def test_a_leader_that_was_replaced_completes_no_checkpoint(storage: GatedStorage) -> None:
+    store = CheckpointStore(storage, "digits")
+    leads = True
+
+    def permit() -> None:
+        if not leads:
+            raise GrantLostError("another coordinator leads")
+
+    writer = CheckpointWriter(store, permit, lambda _: None)
+    writer.save(checkpoint_of(1, state_of(1.0)), state_of(1.0))
+    leads = False  # the first file waits at the gate
+    storage.gate.set()
+    with pytest.raises(CheckpointError, match="another coordinator leads"):
+        writer.close()
+    assert store.places() == []
 
 
 def test_a_state_of_another_shape_is_staged_anew(storage: GatedStorage) -> None:
     store = CheckpointStore(storage, "digits")
     storage.gate.set()
     grown = TrainingState({"a": torch.ones(4), "momentum": torch.ones(9)}, {})
-    with CheckpointWriter(store, keep=2) as writer:
+    with writer_to(store) as writer:
         writer.save(checkpoint_of(1, state_of(1.0)), state_of(1.0))
         writer.save(checkpoint_of(2, grown), grown)
 
@@ -132,7 +162,7 @@ def test_the_last_checkpoint_is_written_even_when_nobody_closes(tmp_path: Path) 
         "from pliska.coordinator.training_state import TrainingState\n"
         "state = TrainingState({'a': torch.ones(100_000)}, {})\n"
         "store = CheckpointStore(LocalStorage(Path(sys.argv[1])), 'digits')\n"
-        "writer = CheckpointWriter(store, keep=1)\n"
+        "writer = CheckpointWriter(store, lambda: None, lambda _: None)\n"
         "writer.save(Checkpoint(1, bytes(32), state.digest()), state)\n"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)

@@ -16,6 +16,7 @@ from pliska.coordinator.checkpoint import CheckpointStore
 from pliska.coordinator.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
 from pliska.coordinator.committer import Committer
+from pliska.coordinator.ledger import Ledger, NoCopies, due
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.round_state import Offered, Slot, SlotState
 from pliska.coordinator.stepper import CLOSED_ROUNDS_MAX, Stepper
@@ -64,7 +65,16 @@ def bench(lead_toy: Callable[..., Lead]) -> Bench:
 def bench_with(rule: str, lead_toy: Callable[..., Lead]) -> Bench:
     lead = lead_toy(rule=rule)
     job, model = lead.job, TrainingModel.build(lead.job)
-    checkpoints = CheckpointWriter(CheckpointStore(lead.storage, job.name), job.checkpoint.keep)
+    checkpoints = CheckpointWriter(
+        CheckpointStore(lead.storage, job.name), lambda: None, lambda _: None
+    )
+    ledger = Ledger(
+        UpdateLog(lead.storage, job.name),
+        NoCopies(),
+        Committer(lead.directory, lead.campaign(), None),
+        None,
+        due(job.durable.every, job.checkpoint.every, job.rounds.count),
+    )
     stepper = Stepper(
         job=job,
         epoch=9,
@@ -72,10 +82,9 @@ def bench_with(rule: str, lead_toy: Callable[..., Lead]) -> Bench:
         model=model,
         head=None,
         standings={},
-        log=UpdateLog(lead.storage, job.name),
+        ledger=ledger,
         storage=lead.storage,
         checkpoints=checkpoints,
-        committer=Committer(lead.directory, lead.campaign(), None),
         signer=lead.identity.signer,
         wall_time=lambda: 123.0,
     )
