@@ -28,8 +28,8 @@ from pliska.discovery.instance import (
     fits_metadata,
 )
 from pliska.discovery.service_store import ServiceListing
-from pliska.locks import Clock, ConflictError, LockError, Revision
-from pliska.locks.backends.base import CALL_TIMEOUT_S
+from pliska.locks import Clock, ConflictError, LockError
+from pliska.locks.backends.base import CALL_TIMEOUT_S, ChangeFeed
 from pliska.locks.backends.service_catalog import CatalogEntry, EntryHealth, ServiceCatalog
 
 ZONE = "zone"
@@ -73,10 +73,14 @@ class CatalogServices:
         instances.sort(key=lambda instance: instance.id)
         return ServiceListing(tuple(instances), listing.revision, tuple(unreadable))
 
-    def wait_for_change(self, service: str, after: Revision, timeout_s: float) -> bool:
-        """See `ServiceStore.wait_for_change`."""
+    def open_feed(self) -> ChangeFeed:
+        """See `ServiceStore.open_feed`."""
+        return self._catalog.open_feed()
+
+    def path(self, service: str) -> str:
+        """See `ServiceStore.path`."""
         check_service_name(service)
-        return self._catalog.wait_for_change(service, after, timeout_s)
+        return service
 
     def drain(self, service: str, instance_id: str, timeout_s: float = CALL_TIMEOUT_S) -> Instance:
         """See `ServiceStore.drain`."""

@@ -11,6 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from random import Random, SystemRandom
 from types import TracebackType
@@ -20,7 +21,7 @@ from pliska.discovery.config_snapshot import SnapshotKeeper, read_snapshot
 from pliska.discovery.config_store import VALUES
 from pliska.discovery.config_watch import ConfigWatch
 from pliska.discovery.errors import NoSettingError, SnapshotError
-from pliska.discovery.follower import READ_TIMEOUT_S, Follower
+from pliska.discovery.follower import BEGINNING, READ_TIMEOUT_S, Copy, Follower, Keys
 from pliska.discovery.known_config import (
     KnownConfig,
     Reading,
@@ -68,18 +69,12 @@ class ConfigView:
         if snapshot is not None:
             self._known = _recalled(snapshot, backend.address, self._clock, now)
             self._keeper = SnapshotKeeper(snapshot, backend.address, self._clock, now)
-        self._follower: Follower[Listing] = Follower(
-            "pliska-config-view",
-            read=lambda: backend.list(VALUES, READ_TIMEOUT_S),
-            wait=lambda after, timeout_s: backend.wait_for_change(
-                VALUES, after, self._at_most(timeout_s)
-            ),
-            take=self._take,
-            miss=self._miss,
-            clock=self._clock,
-            random=random or SystemRandom(),
+        self._listing = Listing((), BEGINNING)
+        self._backend = backend
+        self._follower = Follower(
+            "pliska-config-view", backend.open_feed(), self._clock, random or SystemRandom()
         )
-        self._follower.start()
+        self._follower.keep(Copy(VALUES, self._read, self._take, self._miss, self._patience_s))
 
     @property
     def known(self) -> KnownConfig:
@@ -150,11 +145,28 @@ class ConfigView:
     ) -> None:
         self.close()
 
-    def _at_most(self, timeout_s: float) -> float:
-        """Look again sooner when there is something to save."""
-        return timeout_s if self._keeper is None else min(timeout_s, self._keeper.due_in_s)
+    def _patience_s(self) -> float:
+        """Look again when there is something to save."""
+        return inf if self._keeper is None else self._keeper.due_in_s
+
+    def _read(self, keys: Keys | None) -> Listing:
+        listing = None if keys is None or self._known.reason else self._with_keys_read(keys)
+        return listing or self._backend.list(VALUES, READ_TIMEOUT_S)
+
+    def _with_keys_read(self, keys: Keys) -> Listing | None:
+        """The last listing with some of its records read anew, if that can be told from them."""
+        records = {record.key: record for record in self._listing.records}
+        revision = self._listing.revision
+        for key in keys:
+            record = self._backend.get(key, READ_TIMEOUT_S)
+            if record is None or (key in records and record.modified < records[key].modified):
+                return None
+            records[key] = record
+            revision = max(revision, record.modified)
+        return Listing(tuple(records.values()), revision)
 
     def _take(self, listing: Listing) -> None:
+        self._listing = listing
         with self._changed:
             before = self._known
             self._known, news = after_listing(self._clock.now_s(), before, listing)

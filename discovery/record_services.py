@@ -29,12 +29,11 @@ from pliska.locks import (
     Create,
     Delete,
     Record,
-    Revision,
     Session,
     SessionLostError,
     Unmodified,
 )
-from pliska.locks.backends.base import CALL_TIMEOUT_S
+from pliska.locks.backends.base import CALL_TIMEOUT_S, ChangeFeed
 
 SERVICES = "services"
 INSPECTION_S = 0.5
@@ -63,9 +62,13 @@ class RecordServices:
         instances.sort(key=lambda instance: instance.id)
         return ServiceListing(tuple(instances), listing.revision, tuple(unreadable))
 
-    def wait_for_change(self, service: str, after: Revision, timeout_s: float) -> bool:
-        """See `ServiceStore.wait_for_change`."""
-        return self._backend.wait_for_change(_directory(service), after, timeout_s)
+    def open_feed(self) -> ChangeFeed:
+        """See `ServiceStore.open_feed`."""
+        return self._backend.open_feed()
+
+    def path(self, service: str) -> str:
+        """See `ServiceStore.path`."""
+        return _directory(service)
 
     def drain(self, service: str, instance_id: str, timeout_s: float = CALL_TIMEOUT_S) -> Instance:
         """See `ServiceStore.drain`."""

@@ -24,9 +24,15 @@ from pliska.discovery.balancing import (
     power_of_two_choices,
 )
 from pliska.discovery.errors import NoInstanceError
+from pliska.discovery.follower import Follower
 from pliska.discovery.instance import Instance
 from pliska.discovery.outliers import ErrorTimes, OutlierOptions, after_error, sieve
-from pliska.discovery.service_view import ServiceSnapshot, ServiceView, Standing
+from pliska.discovery.service_view import (
+    ServiceSnapshot,
+    ServiceView,
+    Standing,
+    service_follower,
+)
 from pliska.discovery.zones import ZoneOptions, in_zone
 from pliska.locks import Backend, Clock, SystemClock
 
@@ -123,6 +129,7 @@ class Resolver:
         self._clock = clock or SystemClock()
         self._random = random or SystemRandom()
         self._lock = threading.Lock()
+        self._follower: Follower | None = None
         self._followed: dict[str, _Followed] = {}
 
     def view(self, service: str) -> ServiceView:
@@ -171,9 +178,9 @@ class Resolver:
     def close(self) -> None:
         """Follow no service any longer."""
         with self._lock:
-            followed, self._followed = list(self._followed.values()), {}
-        for each in followed:
-            each.view.close()
+            follower, self._follower, self._followed = self._follower, None, {}
+        if follower is not None:
+            follower.close()
 
     def __enter__(self) -> Self:
         return self
@@ -200,8 +207,12 @@ class Resolver:
 
     def _follow(self, service: str) -> "_Followed":
         with self._lock:
+            if self._follower is None:
+                self._follower = service_follower(self._backend, self._clock, self._random)
             if service not in self._followed:
-                view = ServiceView(self._backend, service, self._clock, self._random)
+                view = ServiceView(
+                    self._backend, service, self._clock, self._random, self._follower
+                )
                 self._followed[service] = _Followed(view)
             return self._followed[service]
 

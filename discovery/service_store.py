@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pliska.discovery.instance import Instance
 from pliska.locks import Backend, Clock, Revision
-from pliska.locks.backends.base import CALL_TIMEOUT_S
+from pliska.locks.backends.base import CALL_TIMEOUT_S, ChangeFeed
 from pliska.locks.backends.service_catalog import CatalogBackend
 
 
@@ -67,8 +67,11 @@ class ServiceStore(Protocol):
     def list(self, service: str, timeout_s: float = CALL_TIMEOUT_S) -> ServiceListing:
         """The instances of a service, whatever their state."""
 
-    def wait_for_change(self, service: str, after: Revision, timeout_s: float) -> bool:
-        """As `Backend.wait_for_change`, for the instances of one service."""
+    def open_feed(self) -> ChangeFeed:
+        """A feed of the changes of services, each by its `path`."""
+
+    def path(self, service: str) -> str:
+        """What the feed calls a service."""
 
     def drain(self, service: str, instance_id: str, timeout_s: float = CALL_TIMEOUT_S) -> Instance:
         """Tell everybody to send the instance no new work.

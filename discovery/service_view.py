@@ -14,7 +14,7 @@ from random import Random, SystemRandom
 from types import TracebackType
 from typing import Self
 
-from pliska.discovery.follower import BEGINNING, READ_TIMEOUT_S, Follower
+from pliska.discovery.follower import BEGINNING, READ_TIMEOUT_S, Copy, Follower
 from pliska.discovery.instance import Instance, check_service_name
 from pliska.discovery.service_store import ServiceListing, open_service_store
 from pliska.locks import Backend, Clock, Revision, SystemClock
@@ -109,6 +109,12 @@ def _next(before: ServiceSnapshot, standing: Standing, reason: str) -> ServiceSn
     return replace(before, standing=standing, reason=reason, generation=before.generation + 1)
 
 
+def service_follower(backend: Backend, clock: Clock, random: Random | None = None) -> Follower:
+    """A thread for views of any number of services of a store; whoever makes it closes it."""
+    feed = open_service_store(backend).open_feed()
+    return Follower("pliska-service-views", feed, clock, random or SystemRandom())
+
+
 class ServiceView:
     """A service as this process sees it. Safe to use from any thread; ends with `close`."""
 
@@ -118,6 +124,7 @@ class ServiceView:
         service: str,
         clock: Clock | None = None,
         random: Random | None = None,
+        follower: Follower | None = None,
     ) -> None:
         """Begin to follow a service.
 
@@ -126,24 +133,25 @@ class ServiceView:
             service: The service's name; it need not have instances yet.
             clock: Where the time comes from; `SystemClock` unless a test moves it.
             random: Spreads retries; seeded by the system unless a test chooses.
+            follower: Shares the thread of other views of the store (see
+                `service_follower`); one of its own unless given.
         """
         check_service_name(service)
-        store = open_service_store(backend)
         self.clock = clock or SystemClock()
+        store = open_service_store(backend)
         self._changed = threading.Condition()
         self._snapshot = unknown(self.clock.now_s(), service)
-        self._follower: Follower[ServiceListing] = Follower(
-            "pliska-service-view",
-            read=lambda: store.list(service, READ_TIMEOUT_S),
-            wait=lambda after, timeout_s: store.wait_for_change(service, after, timeout_s),
+        self._has_own_follower = follower is None
+        self._follower = follower or service_follower(backend, self.clock, random)
+        self._copy = Copy(
+            store.path(service),
+            read=lambda _: store.list(service, READ_TIMEOUT_S),
             take=lambda listing: self._put(
                 lambda now_s, before: after_answer(now_s, before, listing)
             ),
             miss=lambda reason: self._put(lambda _, before: after_silence(before, reason)),
-            clock=self.clock,
-            random=random or SystemRandom(),
         )
-        self._follower.start()
+        self._follower.keep(self._copy)
 
     @property
     def snapshot(self) -> ServiceSnapshot:
@@ -169,7 +177,9 @@ class ServiceView:
 
     def close(self) -> None:
         """Follow no longer; the snapshot stays as it is."""
-        self._follower.close()
+        self._follower.forget(self._copy)
+        if self._has_own_follower:
+            self._follower.close()
 
     def __enter__(self) -> Self:
         return self

@@ -71,13 +71,14 @@ def connect(address: str) -> Backend:
 
             return EmbeddedBackend(Path(parsed.location).expanduser(), str(parsed))
         case "memory":
-            from pliska.locks.backends.memory import MemoryBackend, MemoryStore
+            from pliska.locks.backends.memory import MemoryBackend
+            from pliska.locks.backends.memory_store import MemoryStore
 
             return MemoryBackend(MemoryStore.named(parsed.location), str(parsed))
         case "zookeeper":
-            from pliska.locks.backends.zookeeper import ZookeeperBackend
+            from pliska.locks.backends.zookeeper_feed import ZookeeperStore
 
-            return ZookeeperBackend(str(parsed))
+            return ZookeeperStore(str(parsed))
         case _:
             from pliska.locks.backends.consul import ConsulBackend
 

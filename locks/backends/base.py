@@ -184,7 +184,7 @@ class ChangeFeed(Protocol):
         """End the wait that goes on, or the next one."""
 
     def close(self) -> None:
-        """Free connections; whoever waits closes. What follows does nothing, and there is no wait."""
+        """Free connections; whoever waits closes. After it no call but `wait` does harm."""
 
 
 class Backend(Protocol):

@@ -9,6 +9,7 @@ crashed holder's records go later than its own deadline, never earlier.
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import quote
 
 from pliska.locks.backends.base import (
     CALL_TIMEOUT_S,
@@ -24,6 +25,7 @@ from pliska.locks.backends.base import (
 )
 from pliska.locks.backends.consul_agent import ConsulAgent
 from pliska.locks.backends.consul_catalog import ConsulCatalog
+from pliska.locks.backends.consul_feed import ConsulFeed
 from pliska.locks.backends.consul_key_locks import ConsulKeyLocks
 from pliska.locks.backends.consul_pair import flags_from, record_of
 from pliska.locks.backends.consul_place import ConsulPlace
@@ -52,9 +54,10 @@ LOCK_DELAY_S_MAX = 60.0
 class ConsulBackend(TransactionalBackend):
     """One client of a Consul agent.
 
-    Each thread that waits for a change takes a connection of its own; Consul
-    allows 200 from one machine unless its limits.http_max_conns_per_client
-    says otherwise, and refuses more as unavailable.
+    Each thread that waits for a change takes a connection of its own, and a
+    feed a few for all that it follows; Consul allows 200 from one machine
+    unless its limits.http_max_conns_per_client says otherwise, and refuses
+    more as unavailable.
     """
 
     guarantees = frozenset(
@@ -155,10 +158,20 @@ class ConsulBackend(TransactionalBackend):
         check_key(path)
         return self._watcher.wait(path, after, timeout_s)
 
+    def open_feed(self) -> ConsulFeed:
+        """See `Backend.open_feed`. Takes `QUERIES_MAX` connections at the most."""
+        self._home.check()
+        return ConsulFeed(self._agent, self._changes_path)
+
     def close(self) -> None:
         """See `Backend.close`."""
         self._home.check()
         self._agent.close()
+
+    def _changes_path(self, path: str) -> str:
+        check_key(path)
+        # The separator keeps the answer short; what is below it counts as well.
+        return f"/v1/kv/{quote(self._prefix + path)}?keys&separator=/"
 
     def _commit(
         self, checks: Sequence[Check], changes: Sequence[Change], timeout_s: float

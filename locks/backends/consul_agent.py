@@ -17,7 +17,7 @@ import consul.base
 import consul.exceptions
 from consul.callback import CB
 
-from pliska.locks.backends.consul_http import Answer, Connections
+from pliska.locks.backends.consul_http import Answer, Connections, Exchange
 from pliska.locks.backends.consul_place import ConsulPlace
 from pliska.locks.errors import (
     AccessDeniedError,
@@ -30,6 +30,8 @@ from pliska.locks.errors import (
 
 WAIT_ANSWER_S = 0.5
 """What an answer to a blocking query may take beyond the wait that was asked for."""
+BEGIN_TIMEOUT_S = 1.0
+"""How long it may take to connect and to send a query."""
 REASON_CHARACTERS_MAX = 300
 
 _NOT_APPLIED = ("No cluster leader", "No known Consul servers")
@@ -91,6 +93,29 @@ class ConsulAgent:
         with self._translated_errors("GET"):
             seen, keys = self._calls(timeout_s).kv.get(prefix, keys=True, index=index, wait=wait)
             return index_of(seen), keys or []
+
+    def ask_for_change(self, path: str, index: int, wait_s: float) -> Exchange:
+        """Ask what is under a path of the API, to be answered when it changed after `index`.
+
+        Args:
+            path: One that takes blocking queries, percent-encoded, perhaps
+                with a query of its own.
+            index: 0 to be answered at once.
+            wait_s: After so long there is an answer in any case.
+        """
+        params = [("consistent", "1")]
+        if index:
+            params += [("index", str(index)), ("wait", f"{max(1, round(wait_s * 1000))}ms")]
+        if self._place.datacenter:
+            params.append(("dc", self._place.datacenter))
+        target = f"{path}{'&' if '?' in path else '?'}{urlencode(params)}"
+        return self._connections.begin("GET", target, b"", BEGIN_TIMEOUT_S)
+
+    def change_in(self, exchange: Exchange) -> tuple[int, bool]:
+        """From an answer that has begun to arrive: its index, and whether there is anything."""
+        with self._translated_errors("GET"):
+            index, found = CB.json(index=True)(exchange.answer(WAIT_ANSWER_S))
+            return index_of(index), bool(found)
 
     def directories(self, prefix: str, timeout_s: float) -> Sequence[str]:
         """The next segment of all keys that begin with `prefix` and have a slash after it."""

@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 import consul.exceptions
 from consul.callback import CB
 
 from pliska.locks.backends.base import CALL_TIMEOUT_S, Revision
 from pliska.locks.backends.consul_agent import WAIT_ANSWER_S, ConsulAgent, index_of
+from pliska.locks.backends.consul_feed import ConsulFeed
 from pliska.locks.backends.service_catalog import (
     CatalogEntry,
     CatalogListing,
@@ -29,8 +31,6 @@ from pliska.locks.process import HomeProcess
 TTL_S_MIN = 1.0
 REAP_S = 60
 """The shortest that Consul allows; it looks every 30 s."""
-WAIT_S_MAX = 10.0
-"""The longest single query: after it a connection that died unnoticed is given up."""
 SHOWN_TIMEOUT_S = 5.0
 PASSING_OUTPUT = "heard of"
 FAILING_OUTPUT = "its own probe fails"
@@ -171,16 +171,10 @@ class ConsulCatalog:
             _, names = calls.catalog.services()
             return tuple(sorted(names))
 
-    def wait_for_change(self, service: str, after: Revision, timeout_s: float) -> bool:
-        """See `ServiceCatalog.wait_for_change`."""
-        until_s = time.monotonic() + timeout_s
-        while True:
-            wait_s = min(WAIT_S_MAX, max(0.0, until_s - time.monotonic()))
-            # An index that went back is a change as well: it began anew.
-            if self._wait(service, after, wait_s).revision != after:
-                return True
-            if time.monotonic() >= until_s:
-                return False
+    def open_feed(self) -> ConsulFeed:
+        """See `ServiceCatalog.open_feed`. Takes `QUERIES_MAX` connections at the most."""
+        self._home.check()
+        return ConsulFeed(self._agent, lambda service: f"/v1/health/service/{quote(service)}")
 
     def _calls(self, method: str, timeout_s: float) -> AbstractContextManager[Any]:
         self._home.check()

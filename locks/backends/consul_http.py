@@ -11,6 +11,7 @@ import http.client
 import io
 import select
 import socket
+import ssl
 import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 IDLE_CONNECTIONS_MAX = 64
+LOOK_BYTES = 65536
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 TIMEOUT_S_MIN = 0.001
 
@@ -59,15 +61,22 @@ class Connections:
             OutcomeUnknownError: The answer to another method was lost.
         """
         until_s = time.monotonic() + timeout_s
+        return self.begin(method, target, body, timeout_s).answer(until_s - time.monotonic())
+
+    def begin(self, method: str, target: str, body: bytes, timeout_s: float) -> "Exchange":
+        """Send one request, and leave it to the caller when to read its answer.
+
+        Args, Raises:
+            See `request`.
+        """
+        until_s = time.monotonic() + timeout_s
         connection = self._take(until_s)
         try:
             self._send(connection, method, target, body, until_s)
-            answer = self._receive(connection, method, until_s)
         except BaseException:
-            self._discard(connection)
+            self.discard(connection)
             raise
-        self._give_back(connection)
-        return answer
+        return Exchange(self, connection, method)
 
     def close(self) -> None:
         """Close the idle connections and end the requests in flight."""
@@ -127,7 +136,8 @@ class Connections:
                 f"Consul at {place.host}:{place.port} did not take the request: {error}"
             ) from error
 
-    def _receive(self, connection: "_Connection", method: str, until_s: float) -> Answer:
+    def receive(self, connection: "_Connection", method: str, until_s: float) -> Answer:
+        """Read the answer to the request that was sent on a connection."""
         try:
             return connection.receive(method, until_s)
         except (OSError, ValueError, http.client.HTTPException) as error:
@@ -140,7 +150,8 @@ class Connections:
                 raise StoreUnavailableError(text) from error
             raise OutcomeUnknownError(text) from error
 
-    def _give_back(self, connection: "_Connection") -> None:
+    def give_back(self, connection: "_Connection") -> None:
+        """Keep a connection for the next request, if it can be."""
         with self._lock:
             self._busy.discard(connection)
             if (
@@ -152,7 +163,8 @@ class Connections:
                 return
         connection.close()
 
-    def _discard(self, connection: "_Connection") -> None:
+    def discard(self, connection: "_Connection") -> None:
+        """Close a connection that failed, and what it makes doubtful."""
         with self._lock:
             self._busy.discard(connection)
             # A path that swallows packets spares no connection of the same age.
@@ -166,6 +178,42 @@ class Connections:
 
     def _closed_error(self) -> StoreUnavailableError:
         return StoreUnavailableError(f"the backend {self._place.address} is closed: connect again")
+
+
+class Exchange:
+    """A request that was sent. For one thread; it ends with `answer` or `abandon`."""
+
+    def __init__(self, connections: Connections, connection: "_Connection", method: str) -> None:
+        self._connections = connections
+        self._connection = connection
+        self._method = method
+
+    def fileno(self) -> int:
+        """What becomes readable when the answer arrives."""
+        return self._connection.fileno()
+
+    def is_answered(self) -> bool:
+        """Whether an answer, or the end of the connection, has arrived; never waits.
+
+        TLS has things of its own to say, which are no answer.
+        """
+        return self._connection.look()
+
+    def answer(self, timeout_s: float) -> Answer:
+        """Read the answer. Raises what `Connections.request` does."""
+        try:
+            until_s = time.monotonic() + timeout_s
+            answer = self._connections.receive(self._connection, self._method, until_s)
+        except BaseException:
+            self._connections.discard(self._connection)
+            raise
+        self._connections.give_back(self._connection)
+        return answer
+
+    def abandon(self) -> None:
+        """Close the connection: nobody wants the answer any more."""
+        self._connection.is_reusable = False
+        self._connections.give_back(self._connection)
 
 
 class _Connection:
@@ -183,6 +231,20 @@ class _Connection:
             opened.close()
             raise
         self._socket = opened
+        self._looked_at = b""
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def look(self) -> bool:
+        self._socket.setblocking(False)
+        try:
+            self._looked_at += self._socket.recv(LOOK_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return False
+        except OSError:
+            pass  # whoever reads the answer meets it again
+        return True
 
     def is_stale(self) -> bool:
         """Whether the agent closed it, or sent what nobody asked for, while it was idle."""
@@ -195,7 +257,9 @@ class _Connection:
         self._socket.sendall(data)
 
     def receive(self, method: str, until_s: float) -> Answer:
-        response = http.client.HTTPResponse(_Readable(self._socket, until_s), method=method)  # type: ignore[arg-type]
+        begin, self._looked_at = self._looked_at, b""
+        readable = _Readable(self._socket, begin, until_s)
+        response = http.client.HTTPResponse(readable, method=method)  # type: ignore[arg-type]
         with contextlib.closing(response):
             response.begin()
             body = response.read(ANSWER_BYTES_MAX + 1)
@@ -218,22 +282,28 @@ class _Connection:
 class _Readable:
     """A socket as `http.client` reads it, each piece within what is left of the time."""
 
-    def __init__(self, connected: socket.socket, until_s: float) -> None:
-        self._stream = _Stream(connected, until_s)
+    def __init__(self, connected: socket.socket, begin: bytes, until_s: float) -> None:
+        self._stream = _Stream(connected, begin, until_s)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         return io.BufferedReader(self._stream)
 
 
 class _Stream(io.RawIOBase):
-    def __init__(self, connected: socket.socket, until_s: float) -> None:
+    def __init__(self, connected: socket.socket, begin: bytes, until_s: float) -> None:
         self._socket = connected
+        self._begin = begin
         self._until_s = until_s
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
+        if self._begin:
+            space = memoryview(buffer).cast("B")
+            count = min(len(space), len(self._begin))
+            space[:count], self._begin = self._begin[:count], self._begin[count:]
+            return count
         self._socket.settimeout(_left_s(self._until_s))
         return self._socket.recv_into(buffer)
 

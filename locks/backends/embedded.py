@@ -24,6 +24,7 @@ from pliska.locks.backends.embedded_database import Database
 from pliska.locks.backends.embedded_watch import ChangeWatcher
 from pliska.locks.backends.host import refuse_network_filesystem
 from pliska.locks.backends.keys import check_key, check_operations, child_directories
+from pliska.locks.backends.listening_feed import ListeningFeed
 from pliska.locks.backends.lock_file import SESSION_BYTE_MAX, SESSION_BYTE_MIN
 from pliska.locks.backends.transactional import TransactionalBackend, apply
 from pliska.locks.errors import LockUsageError, SessionLostError
@@ -128,6 +129,11 @@ class EmbeddedBackend(TransactionalBackend):
         self._home.check()
         check_key(path)
         return self._watcher.wait(path, after, timeout_s)
+
+    def open_feed(self) -> ListeningFeed:
+        """See `Backend.open_feed`."""
+        self._home.check()
+        return ListeningFeed(self._watcher, self._database.clock, self._watcher.quiet_until_s)
 
     def close(self) -> None:
         """See `Backend.close`."""

@@ -7,6 +7,7 @@ waiter first registers and then looks at what has happened already.
 """
 
 import logging
+import math
 import sqlite3
 import threading
 import time
@@ -15,6 +16,7 @@ from collections.abc import Iterable
 from pliska.locks.backends.base import Revision
 from pliska.locks.backends.embedded_database import Database
 from pliska.locks.backends.embedded_schema import translated_errors
+from pliska.locks.backends.listening_feed import Listener
 from pliska.locks.errors import LockError, StoreUnavailableError
 
 POLL_BUSY_S = 0.005
@@ -31,12 +33,12 @@ _log = logging.getLogger(__name__)
 
 
 class ChangeWatcher:
-    """Wakes threads of this process when a path changes."""
+    """Tells listeners of this process when a path changes. Safe to use from any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._waiting: dict[str, list[threading.Event]] = {}
+        self._listeners: dict[str, list[Listener]] = {}
         self._wake = threading.Event()
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -44,20 +46,52 @@ class ChangeWatcher:
     def wait(self, path: str, after: Revision, timeout_s: float) -> bool:
         """See `Backend.wait_for_change`."""
         changed = threading.Event()
-        self._register(path, changed)
+
+        def listener(_path: str, _key: str | None) -> None:
+            changed.set()
+
+        self.listen(path, listener)
         try:
             if self._has_changed(path, after):
                 return True
             return changed.wait(timeout_s)
         finally:
-            with self._lock:
-                self._waiting[path].remove(changed)
-                if not self._waiting[path]:
-                    del self._waiting[path]
+            self.unlisten(path, listener)
+
+    def listen(self, path: str, listener: Listener) -> None:
+        """Tell `listener` of each change of `path`, or directly below it, from now on.
+
+        Raises:
+            StoreUnavailableError: The backend is closed.
+        """
+        with self._lock:
+            self._check_open()
+            if self._thread is None:
+                self._thread = self._started_thread()
+            is_first = not self._listeners
+            self._listeners.setdefault(path, []).append(listener)
+        if is_first:
+            self._wake.set()
+
+    def unlisten(self, path: str, listener: Listener) -> None:
+        """Tell it no more of `path`."""
+        with self._lock:
+            self._listeners[path].remove(listener)
+            if not self._listeners[path]:
+                del self._listeners[path]
+
+    def quiet_until_s(self) -> float:
+        """For ever: listeners are told of all that happens.
+
+        Raises:
+            StoreUnavailableError: The backend is closed.
+        """
+        self._check_open()
+        return math.inf
 
     def nudge(self) -> None:
         """Look at once: this process has committed something."""
-        if self._waiting:
+        if self._listeners:
             self._wake.set()
 
     def close(self) -> None:
@@ -70,16 +104,9 @@ class ChangeWatcher:
             thread.join()
         self._notify_all()
 
-    def _register(self, path: str, changed: threading.Event) -> None:
-        with self._lock:
-            if self._is_closed:
-                raise StoreUnavailableError("this backend is closed: connect again")
-            if self._thread is None:
-                self._thread = self._started_thread()
-            is_first = not self._waiting
-            self._waiting.setdefault(path, []).append(changed)
-        if is_first:
-            self._wake.set()
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailableError("this backend is closed: connect again")
 
     def _started_thread(self) -> threading.Thread:
         connection = self._database.lasting_connection()
@@ -112,14 +139,14 @@ class ChangeWatcher:
 
     def _run(self, poll: "_Poll") -> None:
         while not self._is_closed:
-            self._wake.wait(poll.pause_s if self._waiting else None)
+            self._wake.wait(poll.pause_s if self._listeners else None)
             self._wake.clear()
             self._look(poll)
         poll.close()
 
     def _look(self, poll: "_Poll") -> None:
         try:
-            self._notify(poll.changed_paths())
+            self._notify(poll.changes())
             poll.end_dead_sessions()
         except LockError as error:
             # Whoever waits reads again and meets the error itself.
@@ -128,20 +155,21 @@ class ChangeWatcher:
             if not self._is_closed:
                 time.sleep(FAULT_PAUSE_S)
 
-    def _notify(self, paths: Iterable[str] | None) -> None:
-        if paths is None:
+    def _notify(self, changes: Iterable[tuple[str, str]] | None) -> None:
+        if changes is None:
             self._notify_all()
             return
         with self._lock:
-            for path in paths:
-                for changed in self._waiting.get(path, ()):
-                    changed.set()
+            for key, directory in changes:
+                for path in (key, directory):
+                    for listener in self._listeners.get(path, ()):
+                        listener(path, key)
 
     def _notify_all(self) -> None:
         with self._lock:
-            for waiting in self._waiting.values():
-                for changed in waiting:
-                    changed.set()
+            for path, listeners in self._listeners.items():
+                for listener in listeners:
+                    listener(path, None)
 
 
 class _Poll:
@@ -169,18 +197,18 @@ class _Poll:
         idle_s = self._database.clock.now_s() - self._last_change_s
         return POLL_BUSY_S if idle_s < IDLE_AFTER_S else POLL_IDLE_S
 
-    def changed_paths(self) -> Iterable[str] | None:
-        """The keys and directories that changed since the last look; None for perhaps all."""
+    def changes(self) -> Iterable[tuple[str, str]] | None:
+        """The keys that changed since the last look, each with its directory; None for any."""
         with translated_errors(self._database.path):
             (data_version,) = self._connection.execute("PRAGMA data_version").fetchone()
             if data_version == self._data_version:
                 return ()
-            paths = self._read_changes()
+            changes = self._read_changes()
             self._data_version = data_version
             self._last_change_s = self._database.clock.now_s()
-            return paths
+            return changes
 
-    def _read_changes(self) -> Iterable[str] | None:
+    def _read_changes(self) -> Iterable[tuple[str, str]] | None:
         self._connection.execute("BEGIN")
         try:
             revision, log_from = self._connection.execute(
@@ -194,7 +222,7 @@ class _Poll:
             self._connection.execute("ROLLBACK")
         has_gap = self._seen < log_from
         self._seen = Revision(revision)
-        return None if has_gap else {path for row in rows for path in row}
+        return None if has_gap else rows
 
     def close(self) -> None:
         """Close the connection."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from pliska.locks.backends.base import CALL_TIMEOUT_S, Revision
+from pliska.locks.backends.base import CALL_TIMEOUT_S, ChangeFeed, Revision
 
 
 class EntryHealth(StrEnum):
@@ -140,8 +140,8 @@ class ServiceCatalog(Protocol):
     def services(self, timeout_s: float = CALL_TIMEOUT_S) -> tuple[str, ...]:
         """The names of all services that have entries, sorted."""
 
-    def wait_for_change(self, service: str, after: Revision, timeout_s: float) -> bool:
-        """As `Backend.wait_for_change`, for the entries of one service."""
+    def open_feed(self) -> ChangeFeed:
+        """A feed whose paths are the names of services."""
 
 
 @runtime_checkable

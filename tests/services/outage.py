@@ -5,6 +5,10 @@ from typing import Any
 
 from pliska.locks import Backend, StoreUnavailableError
 
+NO_CALLS = frozenset({"close", "follow", "forget", "open_feed", "wake"})
+"""What asks the store nothing."""
+WITH_PARTS = frozenset({"open_feed", "open_session"})
+
 
 class Outage:
     """Stands before a backend; what is behind it stays untouched."""
@@ -21,23 +25,23 @@ class Outage:
         value = getattr(target, name)
         if name == "service_catalog":
             return _Part(self, value)
-        if not callable(value) or name == "close":
+        if not callable(value):
             return value
         return self._call(value, name)
 
     def _call(self, method: Callable[..., Any], name: str) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
-            if self.is_cut:
+            if self.is_cut and name not in NO_CALLS:
                 raise StoreUnavailableError("the test cut the line")
             self.reads += name in ("get", "list")
             result = method(*arguments, **named)
-            return _Part(self, result) if name == "open_session" else result
+            return _Part(self, result) if name in WITH_PARTS else result
 
         return call
 
 
 class _Part:
-    """A session or a catalog behind the same line."""
+    """A session, a feed or a catalog behind the same line."""
 
     def __init__(self, line: Outage, target: Any) -> None:
         self._line = line

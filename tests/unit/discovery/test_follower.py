@@ -1,10 +1,29 @@
 import threading
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from random import Random
 
-from pliska.discovery.follower import BACKWARD_PATIENCE_S, Follower, Progress, admit
+import pytest
+
+from pliska.discovery.follower import (
+    BACKWARD_PATIENCE_S,
+    Copy,
+    Follower,
+    Keys,
+    Progress,
+    admit,
+)
 from pliska.discovery.retry import RETRY_S_MAX, RETRY_S_MIN, retry_pause_s
-from pliska.locks import Revision, StoreUnavailableError, SystemClock
+from pliska.locks import (
+    AccessDeniedError,
+    LockError,
+    Revision,
+    StoreUnavailableError,
+    SystemClock,
+)
+from pliska.locks.backends.memory import MemoryBackend
+from pliska.locks.backends.memory_store import MemoryStore
 
 
 def test_an_answer_that_is_not_older_is_taken() -> None:
@@ -44,34 +63,132 @@ class Answer:
     revision: Revision
 
 
-def test_a_follower_goes_on_after_an_outage_and_takes_nothing_once_closed() -> None:
-    script = iter([1, None, None, 2, 3])
-    taken: list[int] = []
-    missed: list[str] = []
-    done, ended = threading.Event(), threading.Event()
+class Diary:
+    """A copy that writes down what happens to it, and reads what a script says."""
 
-    def read() -> Answer:
-        revision = next(script, -1)
-        if revision is None:
-            raise StoreUnavailableError("away")
-        if revision == -1:
-            done.set()
-            ended.wait(10)
-        return Answer(Revision(9 if revision == -1 else revision))
+    def __init__(self, path: str, script: "Iterable[int | LockError]") -> None:
+        self._script = iter(script)
+        self.read_keys: list[Keys | None] = []
+        self.taken: list[int] = []
+        self.missed: list[str] = []
+        self.is_over = threading.Event()
+        self.copy = Copy(path, self._read, lambda a: self.taken.append(a.revision), self._miss)
 
-    follower: Follower[Answer] = Follower(
-        "test",
-        read,
-        wait=lambda _after, _timeout_s: True,
-        take=lambda answer: taken.append(answer.revision),
-        miss=missed.append,
-        clock=SystemClock(),
-        random=Random(1),
-    )
-    follower.start()
-    assert done.wait(10)
+    def _read(self, keys: Keys | None) -> Answer:
+        step = next(self._script, None)
+        if step is None:
+            self.is_over.set()
+            return Answer(Revision(10**9))
+        self.read_keys.append(keys)
+        if isinstance(step, LockError):
+            raise step
+        return Answer(Revision(step))
+
+    def _miss(self, reason: str) -> None:
+        self.missed.append(reason)
+
+
+@pytest.fixture
+def backend() -> MemoryBackend:
+    return MemoryBackend(MemoryStore())
+
+
+@pytest.fixture
+def follower(backend: MemoryBackend) -> Iterator[Follower]:
+    follower = Follower("test-follower", backend.open_feed(), SystemClock(), Random(1))
+    yield follower
     follower.close()
-    ended.set()
-    follower._thread.join(10)
-    assert taken == [1, 2, 3]
-    assert missed == ["away", "away"]
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    until_s = time.monotonic() + 10
+    while not holds() and time.monotonic() < until_s:
+        time.sleep(0.002)
+    return holds()
+
+
+def test_a_copy_is_read_at_once_and_then_for_what_changed(
+    follower: Follower, backend: MemoryBackend
+) -> None:
+    diary = Diary("d", range(1, 100))
+    follower.keep(diary.copy)
+    assert eventually(lambda: diary.taken == [1])
+    backend.create("d/a", b"")
+    assert eventually(lambda: diary.taken == [1, 2])
+    backend.create("other/a", b"")
+    backend.create("d/b", b"")
+    assert eventually(lambda: diary.taken == [1, 2, 3])
+    assert diary.read_keys == [None, frozenset({"d/a"}), frozenset({"d/b"})]
+
+
+def test_an_outage_is_told_to_all_and_made_up_for_by_reading_everything(
+    follower: Follower, backend: MemoryBackend
+) -> None:
+    away = StoreUnavailableError("away")
+    script: list[int | LockError] = [1, away, away, 2, 3]
+    one, other = Diary("d", script), Diary("e", range(1, 100))
+    follower.keep(one.copy)
+    follower.keep(other.copy)
+    assert eventually(lambda: one.taken == [1] and other.taken == [1])
+    backend.create("d/a", b"")
+    assert eventually(lambda: one.taken[-1] >= 2 and other.taken[-1] >= 2)
+    assert one.missed == other.missed == ["away"] * len(one.missed)
+    assert one.read_keys[:2] == [None, frozenset({"d/a"})]
+    assert one.read_keys[2:4] == [None, None]
+
+
+def test_what_is_wrong_with_one_copy_is_no_outage(
+    follower: Follower, backend: MemoryBackend
+) -> None:
+    refused, other = Diary("d", [AccessDeniedError("not yours"), 5]), Diary("e", range(1, 100))
+    follower.keep(refused.copy)
+    follower.keep(other.copy)
+    assert eventually(lambda: refused.taken == [5])
+    assert (refused.missed, other.missed) == (["not yours"], [])
+    assert refused.read_keys == [None, None]
+
+
+def test_an_older_answer_is_not_handed_over(follower: Follower, backend: MemoryBackend) -> None:
+    diary = Diary("d", [7, 6, 8])
+    follower.keep(diary.copy)
+    assert eventually(lambda: diary.taken == [7])
+    backend.create("d/a", b"")
+    assert eventually(lambda: diary.taken == [7, 8])
+    assert diary.missed == ["revision 6 is older than 7, which was seen before"]
+
+
+def test_a_copy_is_read_again_when_its_patience_is_over(follower: Follower) -> None:
+    diary = Diary("d", range(1, 4))
+    follower.keep(replace(diary.copy, patience_s=lambda: 0.01))
+    assert diary.is_over.wait(10)
+    assert diary.read_keys == [None, None, None]
+
+
+def test_nothing_is_handed_over_once_forgotten_or_closed(
+    follower: Follower, backend: MemoryBackend
+) -> None:
+    gone, kept = Diary("d", range(1, 100)), Diary("e", range(1, 100))
+    follower.keep(gone.copy)
+    follower.keep(kept.copy)
+    assert eventually(lambda: gone.taken == [1] and kept.taken == [1])
+    follower.forget(gone.copy)
+    backend.create("d/a", b"")
+    backend.create("e/a", b"")
+    assert eventually(lambda: kept.taken == [1, 2])
+    assert gone.taken == [1]
+    follower.close()
+    backend.create("e/b", b"")
+    assert eventually(lambda: "test-follower" not in {t.name for t in threading.enumerate()})
+    assert kept.taken == [1, 2]
+
+
+def test_a_thousand_copies_take_one_thread(follower: Follower, backend: MemoryBackend) -> None:
+    diaries = [Diary(f"d{number}", range(1, 100)) for number in range(1000)]
+    threads = threading.active_count()
+    for diary in diaries:
+        follower.keep(diary.copy)
+    assert eventually(lambda: all(diary.taken == [1] for diary in diaries))
+    for number in range(1000):
+        backend.create(f"d{number}/a", b"")
+    assert eventually(lambda: all(diary.taken == [1, 2] for diary in diaries))
+    assert threading.active_count() == threads + 1

@@ -13,7 +13,8 @@ from pliska.locks import (
     SessionLostError,
     StoreUnavailableError,
 )
-from pliska.locks.backends.memory import MemoryBackend, MemoryStore
+from pliska.locks.backends.memory import MemoryBackend
+from pliska.locks.backends.memory_store import MemoryStore
 from pliska.locks.lease import LEASE_S_MAX, LEASE_S_MIN
 
 
@@ -33,18 +34,18 @@ class FrozenStore(MemoryBackend):
     def thaw(self) -> None:
         self._answers.set()
 
-    def _open_store(self) -> MemoryStore:
+    def open_store(self) -> MemoryStore:
         if not self._answers.is_set():
             self.hanging.set()
             self._answers.wait(20)
-        return super()._open_store()
+        return super().open_store()
 
     def open_session(self, lease_s: float, timeout_s: float = 10.0):  # type: ignore[no-untyped-def]
         session = super().open_session(lease_s, timeout_s)
         renew = session.renew
 
         def renew_when_answering(timeout_s: float) -> None:
-            self._open_store()
+            self.open_store()
             renew(timeout_s)
 
         session.renew = renew_when_answering  # type: ignore[method-assign]

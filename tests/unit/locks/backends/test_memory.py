@@ -3,7 +3,8 @@ import threading
 import pytest
 
 from pliska.locks import ManualClock, Revision, SessionLostError
-from pliska.locks.backends.memory import CHANGES_KEPT, MemoryBackend, MemoryStore
+from pliska.locks.backends.memory import MemoryBackend
+from pliska.locks.backends.memory_store import CHANGES_KEPT, MemoryStore
 
 
 def test_a_lease_ends_only_when_the_clock_is_moved() -> None:
