@@ -8,6 +8,7 @@ from pliska.coordinator.registry.errors import (
     IntegrityError,
     MoveUnknownError,
     NotFoundError,
+    NotServingError,
     OperationOpenError,
     RefusedError,
     RegistryConflictError,
@@ -17,6 +18,7 @@ from pliska.coordinator.registry.errors import (
 )
 from pliska.coordinator.registry.history import Canary, HistoryEntry, MoveKind
 from pliska.coordinator.registry.lineage import Lineage
+from pliska.coordinator.registry.loading import LoadedModel
 from pliska.coordinator.registry.manifest import Manifest, TensorEntry
 from pliska.coordinator.registry.moves import Move, Outcome
 from pliska.coordinator.registry.names import Reference
@@ -32,8 +34,9 @@ from pliska.coordinator.registry.operations import (
 )
 from pliska.coordinator.registry.protocol import Situation
 from pliska.coordinator.registry.registration import Registration
-from pliska.coordinator.registry.registry import LoadedModel, Registry
+from pliska.coordinator.registry.registry import Registry
 from pliska.coordinator.registry.requests import PromoteRequest, RollbackRequest
+from pliska.coordinator.registry.serving import ServedModel, Serving, WhenStale
 from pliska.coordinator.registry.tensor import Tensor, TensorType
 from pliska.coordinator.registry.tensor_file import TensorFile
 from pliska.coordinator.registry.versions import State, VersionRecord
@@ -59,6 +62,7 @@ __all__ = [
     "MoveUnknownError",
     "NodeRecord",
     "NotFoundError",
+    "NotServingError",
     "OpenOperations",
     "Operation",
     "OperationOpenError",
@@ -73,6 +77,8 @@ __all__ = [
     "RegistryError",
     "RegistryUsageError",
     "RollbackRequest",
+    "ServedModel",
+    "Serving",
     "Situation",
     "State",
     "Tensor",
@@ -82,4 +88,5 @@ __all__ = [
     "TensorType",
     "VersionRecord",
     "Wait",
+    "WhenStale",
 ]

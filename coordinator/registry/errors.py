@@ -11,6 +11,7 @@ RegistryError
 ├── RefusedError           the policy does not allow it; the message says which rule
 ├── AbortedError           an operation was called off: the alias was not moved
 ├── DegradedError          the alias was moved, and too few nodes serve it
+├── NotServingError        a serving process has no model that it may serve now
 └── MoveUnknownError       the answer was lost: the alias may or may not have moved
 
 An unreachable store is an error of `pliska.locks` or of the storage (exit code 8).
@@ -100,6 +101,12 @@ class DegradedError(RegistryError):
     """The alias was moved, and fewer nodes serve it than were asked for."""
 
     exit_code = 6
+
+
+class NotServingError(RegistryError):
+    """A serving process has no model that it may serve now; the message says why."""
+
+    exit_code = 7
 
 
 class MoveUnknownError(RegistryError):

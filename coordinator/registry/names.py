@@ -45,6 +45,11 @@ def check_alias(name: str) -> str:
     return name
 
 
+def check_node(name: str) -> str:
+    """Return `name`. Raises `RegistryUsageError` where it cannot be a node."""
+    return _checked("node", name)
+
+
 def parse_version(text: str) -> int:
     """Return the version number in `text`. Raises `RegistryUsageError` where it is none."""
     if not _VERSION.fullmatch(text):

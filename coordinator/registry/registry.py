@@ -8,7 +8,6 @@ server nor a cache, and knows nothing of who serves a model.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pliska.coordinator.registry.driver import Driver
 from pliska.coordinator.registry.errors import IntegrityError, NotFoundError
 from pliska.coordinator.registry.history import HistoryEntry
 from pliska.coordinator.registry.lineage import Lineage
+from pliska.coordinator.registry.loading import LoadedModel
 from pliska.coordinator.registry.manifest import Manifest
 from pliska.coordinator.registry.moves import Move
 from pliska.coordinator.registry.names import LATEST, Reference, check_alias, check_model
@@ -38,21 +38,6 @@ from pliska.coordinator.registry.versions import State, VersionRecord
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.wire.signing import Signer
 from pliska.locks import Backend
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
-    """A version whose every byte was verified.
-
-    Attributes:
-        version: Its record.
-        manifest: What it consists of and where it comes from.
-        tensors: C-order little-endian bytes by name; types are in the manifest.
-    """
-
-    version: VersionRecord
-    manifest: Manifest
-    tensors: Mapping[str, bytes]
 
 
 class Registry:
