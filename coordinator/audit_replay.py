@@ -7,7 +7,7 @@ device; what does not is named. Several rounds in a row are replayed on one mode
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +42,18 @@ class Replayed:
     differences: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rounds in a row.
+
+    Attributes:
+        previous: The commit before the first of them; None for the job's first.
+    """
+
+    previous: Commit | None
+    commits: list[Commit]
+
+
 class Replay:
     """Computes rounds of one job again. Blocks on the disk and the processor."""
 
@@ -57,33 +69,42 @@ class Replay:
         self._log = UpdateLog(storage, job.name)
         self._payloads = PayloadStore(storage, job.name)
 
-    def kept(self, commits: Iterable[Commit]) -> tuple[Commit, ...]:
-        """Return the rounds all of whose gradients are kept."""
-        names = frozenset(self._payloads.names())
-        return tuple(
-            commit
-            for commit in commits
-            if all(
-                self._payloads.name(header.round, header.payload_root) in names
-                for header in self._headers(commit).values()
-            )
-        )
-
-    def rounds(self, commits: Iterable[Commit], previous: Commit | None) -> Iterator[Replayed]:
-        """Compute rounds again, one by one.
+    def runs(self, commits: Iterable[Commit]) -> tuple[Run, ...]:
+        """Find the rounds all of whose gradients are kept, those in a row together.
 
         Args:
-            commits: They follow each other.
-            previous: The commit before the first of them; None for the job's first.
+            commits: The whole chain, oldest first.
+        """
+        names = frozenset(self._payloads.names())
+        runs: list[Run] = []
+        previous: Commit | None = None
+        is_in_run = False
+        for commit in commits:
+            is_kept = self._is_kept(commit, names)
+            if is_kept and is_in_run:
+                runs[-1].commits.append(commit)
+            elif is_kept:
+                runs.append(Run(previous, [commit]))
+            previous, is_in_run = commit, is_kept
+        return tuple(runs)
+
+    def rounds(self, run: Run) -> Iterator[Replayed]:
+        """Compute rounds again, one by one.
 
         Raises:
             NotKeptError: A gradient, or a way to the state before, is not kept any more.
             DamagedStateError: What is kept is not what was signed.
             RecoveryError: The state before cannot be rebuilt.
         """
-        model = recover(self._job, previous, self._storage).model
-        for commit in commits:
+        model = recover(self._job, run.previous, self._storage).model
+        for commit in run.commits:
             yield self._round(commit, model)
+
+    def _is_kept(self, commit: Commit, names: Collection[str]) -> bool:
+        headers = self._headers(commit).values()
+        return bool(headers) and all(
+            self._payloads.name(header.round, header.payload_root) in names for header in headers
+        )
 
     def _round(self, commit: Commit, model: TrainingModel) -> Replayed:
         record = commit.record

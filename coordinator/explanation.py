@@ -14,6 +14,7 @@ from pliska.coordinator.receipts import KeptReceipt
 from pliska.coordinator.reputation import term_rounds
 from pliska.coordinator.standing import Standing
 from pliska.coordinator.wire.job import Reputation
+from pliska.coordinator.wire.messages import Receipt
 
 BORDERED = {
     "krum": "Krum score, a sum of squared distances,",
@@ -67,34 +68,18 @@ def explain(
     """
     arrived = {each.worker: each.after_s for each in record.attendance.arrivals}
     standings = annex.by_worker()
-    told: dict[str, Explanation] = {}
-    for contribution in record.contributions:
-        told[contribution.worker] = _of_contribution(contribution, record.rule, arrived)
-    for kept in receipts:
-        claim = kept.claim
-        outcome = of_receipt(claim)
-        change = _change_of_late(claim.reason)
-        if outcome is Outcome.QUARANTINED:
-            change = _change_of_quarantined(standings.get(claim.worker), reputation)
-        told.setdefault(
-            claim.worker, _without_gradient(claim.worker, outcome, claim.reason, change)
-        )
-    for worker in record.attendance.excluded:
-        standing = standings.get(worker)
-        reason = (
-            f"in quarantine since round {standing.since}: {standing.reason}" if standing else ""
-        )
-        change = _change_of_quarantined(standing, reputation)
-        told.setdefault(worker, _without_gradient(worker, Outcome.QUARANTINED, reason, change))
-    for worker in record.attendance.absent:
-        reason = "nothing of it had come when the round closed"
-        change = "a gradient before the round closed"
-        told.setdefault(worker, _without_gradient(worker, Outcome.ABSENT, reason, change))
-    for worker in standings:
-        reason = "it was not there when the round opened"
-        change = "joining before the round opened"
-        told.setdefault(worker, _without_gradient(worker, Outcome.ABSENT, reason, change))
-    return tuple(told[worker] for worker in sorted(told))
+    told = [_of_contribution(each, record.rule, arrived) for each in record.contributions]
+    told += [_of_receipt(kept.claim, standings, reputation) for kept in receipts]
+    told += [
+        _of_excluded(worker, standings.get(worker), reputation)
+        for worker in record.attendance.excluded
+    ]
+    told += [_of_absent(worker) for worker in record.attendance.absent]
+    told += [_of_stranger(worker) for worker in standings]
+    first: dict[str, Explanation] = {}
+    for explanation in told:
+        first.setdefault(explanation.worker, explanation)
+    return tuple(first[worker] for worker in sorted(first))
 
 
 def _of_contribution(
@@ -112,6 +97,38 @@ def _of_contribution(
         reason=contribution.reason,
         change=_change_of_judged(outcome, contribution.margin, rule),
     )
+
+
+def _of_receipt(
+    receipt: Receipt, standings: Mapping[str, Standing], reputation: Reputation
+) -> Explanation:
+    outcome = of_receipt(receipt)
+    if outcome is Outcome.QUARANTINED:
+        change = _end_of_quarantine(standings.get(receipt.worker), reputation)
+    else:
+        change = _change_of_late(receipt.reason)
+    return _without_gradient(receipt.worker, outcome, receipt.reason, change)
+
+
+def _of_excluded(worker: str, standing: Standing | None, reputation: Reputation) -> Explanation:
+    reason = "in quarantine"
+    if standing is not None and standing.quarantines:
+        reason = f"in quarantine since round {standing.since}: {standing.reason}"
+    change = _end_of_quarantine(standing, reputation)
+    return _without_gradient(worker, Outcome.QUARANTINED, reason, change)
+
+
+def _of_absent(worker: str) -> Explanation:
+    reason = "nothing of it had come when the round closed"
+    change = "a gradient before the round closed"
+    return _without_gradient(worker, Outcome.ABSENT, reason, change)
+
+
+def _of_stranger(worker: str) -> Explanation:
+    """Explain a worker that earlier rounds knew and this one did not."""
+    reason = "it was not there when the round opened"
+    change = "joining before the round opened"
+    return _without_gradient(worker, Outcome.ABSENT, reason, change)
 
 
 def _without_gradient(worker: str, outcome: Outcome, reason: str, change: str) -> Explanation:
@@ -153,7 +170,7 @@ def _change_of_late(reason: str) -> str:
     return "arriving whole before the round closed"
 
 
-def _change_of_quarantined(standing: Standing | None, reputation: Reputation) -> str:
+def _end_of_quarantine(standing: Standing | None, reputation: Reputation) -> str:
     if standing is None or not standing.quarantines:
         return "nothing: its time in quarantine ends by itself"
     until = standing.since + term_rounds(standing.quarantines, reputation)

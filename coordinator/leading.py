@@ -32,6 +32,7 @@ from pliska.coordinator.horizon import raise_horizon
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
 from pliska.coordinator.ledger import Ledger, NoCopies, due
+from pliska.coordinator.kept_job import KeptJob
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published, Publisher
@@ -103,6 +104,7 @@ class Leading:
         self._checkpoints = CheckpointWriter(
             self._archive.checkpoints, leadership.check, self._after_checkpoint
         )
+        KeptJob(means.storage, job.name).write(job)
         model, head, committer = _recover(means, leadership)
         self._ledger = Ledger(
             self._archive.log,

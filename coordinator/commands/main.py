@@ -11,6 +11,7 @@ import typer
 
 SUMMARIES = {
     "aggregate": "Combine files of tensors by a robust rule.",
+    "audit": "Check a job's files, compute rounds again, prove what became of a gradient.",
     "config": "Read, set, watch and roll back the configuration in the store.",
     "coordinator": "Run a coordinator daemon: it leads the job or stands by.",
     "demo": "Train through lying workers and a dead coordinator, and roll a model back.",
@@ -19,6 +20,7 @@ SUMMARIES = {
     "model": "Register, promote and roll back model versions.",
     "service": "Register, list, resolve, watch and drain instances of services.",
     "status": "Show who leads, the round, the workers and what was rejected.",
+    "why": "Say what became of every worker's gradient in a round.",
     "worker": "Run a worker: it computes gradients and signs them.",
 }
 """One line each for `pliska --help`, which imports no command."""

@@ -1,0 +1,145 @@
+"""What `pliska audit` and `pliska why` read from: a job's files, and whose signatures count.
+
+The store is asked for keys, the job file and the newest record, unless a file of
+keys is given: then nothing but files is read.
+"""
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pliska.coordinator.audit_keys import KeyBook, read_keys
+from pliska.coordinator.commit import Commit
+from pliska.coordinator.directory import JobDirectory
+from pliska.coordinator.errors import AuditUsageError, NotKeptError, UnknownJobError
+from pliska.coordinator.history import LoggedChain, logged_chain
+from pliska.coordinator.kept_job import KeptJob
+from pliska.coordinator.storage import Storage, open_storage
+from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.wire.job import Job, load_job
+from pliska.locks import Address, connect
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
+RoundArgument = Annotated[int, typer.Argument(metavar="ROUND", min=1, help="Number of the round.")]
+StorageOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="PLISKA_STORAGE",
+        metavar="PATH",
+        help="Where the job's coordinators keep their files. Default: beside an embedded store.",
+    ),
+]
+KeysOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="What `pliska key list -o json` wrote. The store is not asked then.",
+    ),
+]
+JobFileOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The job file, where none is kept with the job's files."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSource:
+    """One job's files and what is known of it otherwise.
+
+    Attributes:
+        head: The newest commit; None where the store was not asked.
+        job: The job's settings; None where nobody has them.
+    """
+
+    name: str
+    storage: Storage
+    keys: KeyBook
+    head: Commit | None
+    job: Job | None
+
+    @classmethod
+    def open(
+        cls, name: str, store: str, storage: str | None, keys: Path | None, job_file: Path | None
+    ) -> "AuditSource":
+        """Open what the options name.
+
+        Raises:
+            UnknownJobError: There is no such job.
+            AuditUsageError: An option does not make sense.
+            PliskaErrors of the store, where it is asked.
+        """
+        opened = _open_existing(storage or _beside(store))
+        given = None if job_file is None else load_job(job_file)
+        if keys is not None:
+            kept = KeptJob(opened, name)
+            job = given or (kept.read() if kept.names() else None)
+            return cls(name, opened, read_keys(keys), None, job)
+        with closing(connect(store)) as backend:
+            directory = JobDirectory(backend, name)
+            job = given or directory.definition()
+            book = KeyBook.of_enrolled(directory.keyring.list())
+            record = directory.commit()
+        if job is None:
+            raise UnknownJobError(f"the store {store} has no job {name!r}: name it with --store")
+        if record is None:
+            raise NotKeptError(f"no round of {name} is committed yet")
+        return cls(name, opened, book, Commit.verified(record.value, name, book.coordinator), job)
+
+    @property
+    def log(self) -> UpdateLog:
+        """The job's log."""
+        return UpdateLog(self.storage, self.name)
+
+    def chain(self) -> LoggedChain:
+        """Find the committed chain among the files."""
+        return logged_chain(self.log, None if self.head is None else self.head.digest)
+
+    def require_job(self) -> Job:
+        """Return the job's settings.
+
+        Raises:
+            AuditUsageError: Nobody has them.
+        """
+        if self.job is None:
+            raise AuditUsageError(
+                f"no job file of {self.name} is kept with its files: name it with --job-file"
+            )
+        return self.job
+
+    def commits_at(self, round_number: int) -> tuple[Commit | None, Commit, Commit | None]:
+        """Return the commit of a round, its signature checked, and those before and after it.
+
+        Raises:
+            NotKeptError: There is no such round on the chain.
+            DamagedStateError: No coordinator signed it.
+        """
+        commits = self.chain().commits
+        for position, commit in enumerate(commits):
+            if commit.record.round == round_number:
+                self.keys.commit(commit.signed, self.name)
+                before = commits[position - 1] if position else None
+                after = commits[position + 1] if position + 1 < len(commits) else None
+                return before, commit, after
+        newest = commits[-1].record.round if commits else 0
+        raise NotKeptError(
+            f"no committed round {round_number} of {self.name} is in these files; "
+            f"the newest is {newest}"
+        )
+
+
+def _beside(store: str) -> str:
+    directory = Address.parse(store).local_directory
+    if directory is None:
+        raise AuditUsageError(f"the store {store} has no directory of its own: give --storage")
+    return str(directory / "storage")
+
+
+def _open_existing(address: str) -> Storage:
+    """Open storage that is there; an audit makes no directory."""
+    path = Path(address.removeprefix("file:"))
+    if "://" not in address and not path.is_dir():
+        raise UnknownJobError(f"there are no files in {path}: name the storage with --storage")
+    return open_storage(address)
