@@ -173,7 +173,8 @@ async def status_of(site: Site) -> dict[str, Any]:
 @pytest.fixture
 async def mallory(site: Site) -> Any:
     """Join as the first member; the job has two honest workers beside."""
-    site.define(toy_job(count=5, quorum=2))
+    # Mallory would be in quarantine before it is through with its lies.
+    site.define(toy_job(count=5, quorum=2, more="[reputation]\nquarantine_rounds = 0"))
     await site.coordinator("c1")
     for name in (NAME, "revoked"):
         site.enroll(name)

@@ -44,8 +44,12 @@ def toy_job(
     soft_deadline_s: float = 60.0,
     deadline_s: float = 90.0,
     evaluate_every: int = 1000,
+    more: str = "",
 ) -> Job:
-    """Return the job. Its rounds wait for everybody unless they are given deadlines."""
+    """Return the job. Its rounds wait for everybody unless they are given deadlines.
+
+    `more` are further tables in TOML.
+    """
     text = TEXT.format(
         count=count,
         workers=workers,
@@ -55,4 +59,4 @@ def toy_job(
         deadline_s=deadline_s,
         evaluate_every=evaluate_every,
     )
-    return parse_job(text, "toy.toml")
+    return parse_job(f"{text}\n{more}", "toy.toml")
