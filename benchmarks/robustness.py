@@ -7,8 +7,9 @@ DIR holds the four files of MNIST. `--paper` takes the settings of the heat maps
 in ByzFL's documentation: 10 honest workers and f = 1 to 4 liars, their
 convolutional network, 800 steps, batch 25, learning rate 0.1, momentum 0.9 at
 the workers, 3 seeds; gamma is the share of data that is dealt evenly, the rest
-is sorted by label. Writes results/accuracy.csv, a line a run, and results/heatmap.png:
-of each rule the worst accuracy over the attacks, averaged over the seeds.
+is sorted by label. Every option of the grid narrows it: `--paper --f 2 --seeds 0`.
+Writes results/accuracy.csv, a line a run, and results/heatmap.png: the accuracy of
+each rule under each attack, averaged over the seeds, and the worst of these.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import csv
 import itertools
 import os
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from torch.func import functional_call, grad, vmap
 
 from pliska.aggregation import (
     AggregationError,
+    AttackName,
+    Memory,
     Rule,
     attack_named,
     flipped_labels,
@@ -50,6 +53,9 @@ PAPER_RULES = ("clipping:tau=2 | nnm | trimmed-mean", "clipping:tau=2 | nnm | ge
 PAPER_ATTACKS = ("sign-flip", "ipm-optimised", "alie-optimised")
 DELAY = 20
 """Rounds by which the attack `delayed` is late."""
+WORST = "worst of the attacks"
+DARK_MAX = 0.6
+"""Accuracies up to this are drawn dark, and written in white."""
 CLEAN = 100
 """Examples of the trusted batch, for rules that ask for a reference."""
 
@@ -80,6 +86,8 @@ class Run:
 
 
 Data = tuple[Tensor, Tensor, Tensor, Tensor]
+Column = tuple[int, float]
+"""f and gamma."""
 
 
 def main() -> None:
@@ -107,7 +115,7 @@ def main() -> None:
         table = csv.writer(stream)
         table.writerow(field.name for field in fields(Run))
         for rule, attack, f, gamma, seed in track(grid, description="training"):
-            accuracy = train(data, training, rule, attack, f, gamma, seed)
+            accuracy = round(train(data, training, rule, attack, f, gamma, seed), 4)
             runs.append(Run(rule, attack, f, gamma, seed, accuracy))
             table.writerow(astuple(runs[-1]))
             stream.flush()
@@ -230,7 +238,7 @@ def train(
     forge = Liars(attack, rule, generator)
     momenta = torch.zeros(training.honest, len(vector))
     liars_momenta = torch.zeros(f, len(vector))
-    memory: Any = None
+    memory: Memory | None = None
     for step in range(training.steps):
         picks = [
             shard[torch.randint(len(shard), (training.batch,), generator=generator)]
@@ -268,10 +276,10 @@ class Liars:
         entry = entry_of(attack)
         self.name = str(entry.pop("name"))
         self.parameters: dict[str, Any] = entry
-        if self.name in ("alie-optimised", "ipm-optimised", "adaptive"):
+        if AttackName(self.name).knows_rule:
             self.parameters["rule"] = rule
         self.generator = generator
-        self.past: deque[Tensor] = deque(maxlen=DELAY)
+        self.past: deque[Tensor] = deque(maxlen=DELAY + 1)
 
     def __call__(self, honest: Tensor, count: int) -> Tensor:
         if self.name == "delayed":
@@ -280,36 +288,41 @@ class Liars:
         return attack_named(self.name, **self.parameters)(honest, count, self.generator)
 
 
-def worst(runs: Sequence[Run]) -> Iterator[tuple[str, int, float, float]]:
-    """Yield rule, f, gamma and the worst accuracy over the attacks, averaged over the seeds."""
-    found: dict[tuple[str, int, float, str], list[float]] = defaultdict(list)
+def panels(runs: Sequence[Run]) -> dict[str, dict[tuple[str, Column], float]]:
+    """Return by attack, the worst of all first, the mean accuracy of each rule and column."""
+    found: dict[str, dict[tuple[str, Column], list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        found[run.rule, run.f, run.gamma, run.attack].append(run.accuracy)
-    least: dict[tuple[str, int, float], float] = {}
-    for (rule, f, gamma, _), values in found.items():
-        mean = sum(values) / len(values)
-        least[rule, f, gamma] = min(mean, least.get((rule, f, gamma), 1.0))
-    for (rule, f, gamma), accuracy in least.items():
-        yield rule, f, gamma, accuracy
+        found[run.attack][run.rule, (run.f, run.gamma)].append(run.accuracy)
+    means = {
+        attack: {cell: sum(each) / len(each) for cell, each in cells.items()}
+        for attack, cells in found.items()
+    }
+    cells = dict.fromkeys(cell for each in means.values() for cell in each)
+    least = {cell: min(each[cell] for each in means.values()) for cell in cells}
+    return {WORST: least} | means
 
 
 def draw(runs: Sequence[Run], file: Path) -> None:
-    """Draw the worst accuracies: a line a rule, a column a pair of f and gamma."""
+    """Draw a panel an attack: a line a rule, a column a pair of f and gamma."""
     from matplotlib.figure import Figure
 
-    cells = {(rule, (f, gamma)): accuracy for rule, f, gamma, accuracy in worst(runs)}
-    rules = list(dict.fromkeys(rule for rule, _ in cells))
-    columns = sorted({column for _, column in cells})
-    figure = Figure(figsize=(3 + 0.9 * len(columns), 1.5 + 0.45 * len(rules)), layout="constrained")
-    axes = figure.subplots()
-    grid = [[cells[rule, column] for column in columns] for rule in rules]
-    axes.imshow(grid, vmin=0, vmax=1, cmap="viridis", aspect="auto")
-    axes.set_yticks(range(len(rules)), rules)
-    axes.set_xticks(range(len(columns)), [f"f={f}\ngamma={gamma:g}" for f, gamma in columns])
-    for y, line in enumerate(grid):
-        for x, accuracy in enumerate(line):
-            axes.text(x, y, f"{accuracy:.2f}", ha="center", va="center", color="white")
-    axes.set_title("test accuracy, worst of the attacks")
+    drawn = panels(runs)
+    rules = list(dict.fromkeys(run.rule for run in runs))
+    columns = sorted({(run.f, run.gamma) for run in runs})
+    size = (3 + 0.8 * len(columns) * len(drawn), 1.5 + 0.45 * len(rules))
+    figure = Figure(figsize=size, layout="constrained")
+    row = figure.subplots(1, len(drawn), sharey=True, squeeze=False)[0]
+    for axes, (attack, cells) in zip(row, drawn.items(), strict=True):
+        grid = [[cells[rule, column] for column in columns] for rule in rules]
+        axes.imshow(grid, vmin=0, vmax=1, cmap="viridis", aspect="auto")
+        axes.set_yticks(range(len(rules)), rules)
+        axes.set_xticks(range(len(columns)), [f"f={f}\n\u03b3={gamma:g}" for f, gamma in columns])
+        for y, line in enumerate(grid):
+            for x, accuracy in enumerate(line):
+                colour = "black" if accuracy > DARK_MAX else "white"
+                axes.text(x, y, f"{accuracy:.2f}", ha="center", va="center", color=colour)
+        axes.set_title(attack, fontsize="medium")
+    figure.suptitle("test accuracy")
     figure.savefig(file, dpi=150)
 
 
