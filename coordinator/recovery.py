@@ -1,25 +1,61 @@
 """From the commit record in the store to exactly the state that it names.
 
-The record is the truth; checkpoints and log only help to get there: the newest
-checkpoint on its chain that works, then the log up to it, each step compared
-with its record. Without a way there, the error says what is missing, and the
-coordinator must not lead. Called before a coordinator leads and by a cold standby.
+The record is the truth; what is stored only helps to get there: the model that
+a standby has in memory, the newest checkpoint on the record's chain that works,
+then the log up to it, each step compared with its record. What this storage
+lacks is asked of the other coordinators, checked by its digest, and kept.
+Without a way there, the error says what is missing, and the coordinator must
+not lead. Blocks; called in a thread by a standby, by a new leader and by audits.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Protocol
 
-from pliska.coordinator.checkpoint import CheckpointStore
-from pliska.coordinator.commit import Commit, break_in_chain
+from pliska.coordinator.archive import Archive
+from pliska.coordinator.checkpoint import Checkpoint
+from pliska.coordinator.commit import GENESIS, Commit, break_in_chain
 from pliska.coordinator.errors import (
     CoordinatorError,
     ForkedChainError,
     MissingObjectError,
     RecoveryError,
 )
+from pliska.coordinator.following import Place, place_of, should_copy
+from pliska.coordinator.log_entry import LogEntry, LogHead
 from pliska.coordinator.model import TrainingModel
+from pliska.coordinator.replay import apply_entry, require_state
 from pliska.coordinator.storage import Storage
-from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.training_state import TrainingState
 from pliska.coordinator.wire.job import Job
+
+
+class Sources(Protocol):
+    """Where else a coordinator looks for what its storage lacks. All of it is checked here."""
+
+    def head(self, place: Place) -> LogHead:
+        """Fetch record and annex of a version. Raises `MissingObjectError` where nobody has it."""
+
+    def entry(self, head: LogHead) -> LogEntry:
+        """Fetch the aggregate to a head. Raises `MissingObjectError` where nobody has it."""
+
+    def checkpoints(self) -> Collection[Place]:
+        """List the checkpoints that others have."""
+
+    def state(self, commit: Commit) -> TrainingState:
+        """Fetch the state after a commit, one of `checkpoints`.
+
+        Raises:
+            MissingObjectError: Nobody has it any more.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """A model in memory, and the committed version that it is at. Given away once it is used."""
+
+    model: TrainingModel
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +65,9 @@ class Recovered:
     Attributes:
         model: Its state digest is the head's.
         head: The newest commit; None where no round is committed yet.
-        start: Version of the checkpoint it began with; 0 for the job's first parameters.
-        skipped: Why newer checkpoints on the chain were not used.
+        start: Version that it began with: of a model in memory or a checkpoint; 0
+            for the job's first parameters.
+        skipped: Why what looked like a better start was not used.
     """
 
     model: TrainingModel
@@ -44,89 +81,180 @@ class Recovered:
         return self.head.record.version if self.head else 0
 
 
-def recover(job: Job, head: Commit | None, storage: Storage) -> Recovered:
+def recover(
+    job: Job,
+    head: Commit | None,
+    storage: Storage,
+    sources: Sources | None = None,
+    warm: Warm | None = None,
+) -> Recovered:
     """Rebuild the committed state.
 
     Args:
         job: The job; its model factory is called.
         head: The newest commit, verified, from the store; None where the store
             has none.
-        storage: Holds checkpoints and log.
+        storage: Holds checkpoints and log; gets what is fetched.
+        sources: Where else to look.
+        warm: A model to go on from, where it is on the chain.
 
     Raises:
         RecoveryError: No usable checkpoint and log lead to the head; the
             message says what is missing or wrong.
         ForkedChainError: The log's records do not form one chain.
         JobFileError: The model's factory fails.
+        StorageError: What was fetched cannot be stored.
     """
     if head is None:
-        return Recovered(TrainingModel.build(job), None, 0, ())
-    return _Recovery(job, head, storage).run()
+        is_new = warm is not None and warm.place == ORIGIN
+        model = warm.model if warm is not None and is_new else TrainingModel.build(job)
+        return Recovered(model, None, 0, ())
+    return _Recovery(job, head, Archive(storage, job), sources, warm).run()
+
+
+ORIGIN = Place(0, GENESIS)
+"""Before the first round."""
 
 
 class _Recovery:
     """Walks the chain back from the head until a start is found from which replay succeeds."""
 
-    def __init__(self, job: Job, head: Commit, storage: Storage) -> None:
+    def __init__(
+        self, job: Job, head: Commit, archive: Archive, sources: Sources | None, warm: Warm | None
+    ) -> None:
         self._job = job
         self._head = head
-        self._log = UpdateLog(storage, job.name)
-        self._checkpoints = CheckpointStore(storage, job.name)
-        self._places = frozenset(self._checkpoints.places())
+        self._log = archive.log
+        self._checkpoints = archive.checkpoints
+        self._sources = sources
+        self._warm = warm
+        self._places = frozenset(archive.checkpoints.places())
+        self._elsewhere: frozenset[Place] | None = None
         self._skipped: list[str] = []
 
     def run(self) -> Recovered:
-        version, digest = self._head.record.version, self._head.digest
-        following: list[Commit] = []  # newest first
-        while True:
-            model = self._start(version, digest, following)
-            if model is not None:
-                return Recovered(model, self._head, version, tuple(self._skipped))
-            if version == 0:
-                raise self._failed("replaying the whole log fails")
-            commit = self._commit(version, digest)
-            if following:
-                self._require_chain(commit, following[-1])
-            following.append(commit)
-            version, digest = version - 1, commit.record.previous
-            if version == 0:
-                self._require_chain(None, commit)
-
-    def _start(self, version: int, digest: bytes, following: list[Commit]) -> TrainingModel | None:
-        """Begin at this version and replay what follows; None where that is not possible."""
-        place = self._checkpoints.place(version, digest)
-        if place not in self._places and version > 0:
-            return None
-        model = TrainingModel.build(self._job)
+        """Go the cheapest way that works; a checkpoint of others is the last one."""
         try:
-            if place in self._places:
-                model.restore_state(self._checkpoints.read(place)[1])
-            self._replay(model, following)
+            return self._walk(must_copy=False)
+        except RecoveryError:
+            if not self._checkpoints_elsewhere():
+                raise
+            return self._walk(must_copy=True)
+
+    def _walk(self, *, must_copy: bool) -> Recovered:
+        place = place_of(self._head)
+        following: list[LogHead] = []  # newest first
+        while True:
+            if place.version == 0:
+                self._require_chain(None, following[-1].commit)
+            model = self._start(place, must_copy)
+            if model is not None and self._replay(model, place, following):
+                return Recovered(model, self._head, place.version, tuple(self._skipped))
+            if place == ORIGIN:
+                raise self._failed("replaying the whole log fails")
+            log_head = self._head_of(place)
+            if following:
+                self._require_chain(log_head.commit, following[-1].commit)
+            following.append(log_head)
+            place = Place(place.version - 1, log_head.commit.record.previous)
+
+    def _start(self, place: Place, must_copy: bool) -> TrainingModel | None:
+        """Return a model at this place; None where there is none."""
+        warm, folder = self._warm, self._checkpoints.place(place.version, place.digest)
+        if warm is not None and warm.place == place:
+            self._warm = None  # it may be spoiled by what follows
+            return warm.model
+        if place == ORIGIN:
+            return TrainingModel.build(self._job)
+        try:
+            if folder in self._places:
+                return self._restored(self._checkpoints.read(folder)[1])
+            if self._sources is not None and self._is_worth_copying(place, must_copy):
+                return self._copied(self._sources, self._head_of(place).commit)
         except CoordinatorError as error:
-            self._skipped.append(f"from version {version}: {error}")
-            return None
+            self._skip(place, error)
+        return None
+
+    def _replay(self, model: TrainingModel, place: Place, following: list[LogHead]) -> bool:
+        """Take the steps that follow a start; False where that is not possible."""
+        try:
+            if not following:
+                require_state(model, self._head)
+            elif model.parameters_digest() != following[-1].commit.record.base_digest:
+                raise RecoveryError(
+                    f"version {place.version + 1} was made from other parameters: has the "
+                    "model's code, its seed or torch changed since the job began?"
+                )
+            for log_head in reversed(following):
+                apply_entry(model, self._entry_of(log_head))
+        except CoordinatorError as error:
+            self._skip(place, error)
+            return False
+        return True
+
+    def _restored(self, state: TrainingState) -> TrainingModel:
+        model = TrainingModel.build(self._job)
+        model.restore_state(state)
         return model
 
-    def _replay(self, model: TrainingModel, following: list[Commit]) -> None:
-        if not following:
-            _require_state(model, self._head)
-        elif model.parameters_digest() != following[-1].record.base_digest:
-            raise RecoveryError(
-                f"version {following[-1].record.version} was made from other parameters: has the "
-                "model's code, its seed or torch changed since the job began?"
-            )
-        for commit in reversed(following):
-            model.learning_rate = commit.record.learning_rate
-            model.apply(self._log.read(commit.record.version, commit.digest).aggregate)
-            _require_state(model, commit)
+    def _is_worth_copying(self, place: Place, must_copy: bool) -> bool:
+        if place not in self._checkpoints_elsewhere():
+            return False
+        own = [self._checkpoints.version_of(each) for each in self._places]
+        starts = [*own, self._warm.place.version] if self._warm else own
+        logged = [each.version for each in self._log.entries()]
+        return must_copy or should_copy(place.version, starts, logged)
 
-    def _commit(self, version: int, digest: bytes) -> Commit:
+    def _copied(self, sources: Sources, commit: Commit) -> TrainingModel:
+        """Fetch the state after a commit, and keep it as a checkpoint."""
+        state = sources.state(commit)
+        model = self._restored(state)
+        require_state(model, commit)
+        record = commit.record
+        self._checkpoints.write(
+            Checkpoint(record.version, commit.digest, record.state_digest), state
+        )
+        return model
+
+    def _checkpoints_elsewhere(self) -> frozenset[Place]:
+        if self._elsewhere is None:
+            self._elsewhere = frozenset(self._sources.checkpoints() if self._sources else ())
+        return self._elsewhere
+
+    def _head_of(self, place: Place) -> LogHead:
+        """Read record and annex of a version, or fetch them and keep them."""
         try:
-            return self._log.read(version, digest).commit
-        except MissingObjectError as error:
-            raise self._failed(f"the log entry of version {version} is missing") from error
-        except CoordinatorError as error:
-            raise self._failed(f"the log entry of version {version}: {error}") from error
+            return self._log.head(place.version, place.digest)
+        except CoordinatorError as lacking:
+            is_missing = isinstance(lacking, MissingObjectError)
+            problem = "is missing" if is_missing else f"cannot be read: {lacking}"
+            reason = f"the log entry of version {place.version} {problem}"
+            if self._sources is None:
+                raise self._failed(reason) from lacking
+            try:
+                found = self._sources.head(place)
+            except CoordinatorError as error:
+                raise self._failed(f"{reason}; {error}") from error
+        self._log.write_head(found)
+        return found
+
+    def _entry_of(self, log_head: LogHead) -> LogEntry:
+        """Read a log entry, or fetch its aggregate and keep it."""
+        commit = log_head.commit
+        try:
+            return self._log.read(commit.record.version, commit.digest)
+        except CoordinatorError as lacking:
+            if self._sources is None:
+                raise
+            try:
+                entry = self._sources.entry(log_head)
+            except CoordinatorError as error:
+                raise RecoveryError(f"{lacking}; {error}") from error
+        self._log.write(entry.commit, entry.aggregate, entry.annex)
+        return entry
+
+    def _skip(self, place: Place, error: CoordinatorError) -> None:
+        self._skipped.append(f"from version {place.version}: {error}")
 
     def _require_chain(self, previous: Commit | None, commit: Commit) -> None:
         broken = break_in_chain(previous, commit.record)
@@ -137,12 +265,5 @@ class _Recovery:
         tried = "; ".join(self._skipped) or "no checkpoint was found on the way"
         return RecoveryError(
             f"job {self._job.name}: cannot rebuild version {self._head.record.version}: {reason}; "
-            f"{tried}; fetch what is missing from another coordinator's storage and start again"
-        )
-
-
-def _require_state(model: TrainingModel, commit: Commit) -> None:
-    if model.state_digest() != commit.record.state_digest:
-        raise RecoveryError(
-            f"the state of version {commit.record.version} is not the one that was committed"
+            f"{tried}; start a coordinator whose storage has what is missing"
         )

@@ -108,6 +108,15 @@ class UpdateLog:
         except DamagedStateError as error:
             raise DamagedStateError(f"{name}: {error}") from error
 
+    def write_head(self, head: LogHead) -> None:
+        """Store record and annex of a round whose aggregate is elsewhere or gone.
+
+        Raises:
+            StorageError: The disk failed or is full.
+        """
+        record = head.commit.record
+        self._storage.write(self._head_name(record.version, head.commit.digest), [head.to_bytes()])
+
     def has(self, version: int, digest: bytes) -> bool:
         """Whether the entry is there with its aggregate; its content is not checked."""
         return self._storage.size(self.name(version, digest)) is not None

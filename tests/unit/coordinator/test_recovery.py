@@ -6,11 +6,45 @@ from typing import Any
 import pytest
 import torch
 
+from pliska.coordinator.archive import Archive
 from pliska.coordinator.commit import Commit
-from pliska.coordinator.errors import ForkedChainError, RecoveryError
-from pliska.coordinator.recovery import recover
+from pliska.coordinator.errors import ForkedChainError, MissingObjectError, RecoveryError
+from pliska.coordinator.following import COPY_AFTER, Place, place_of
+from pliska.coordinator.log_entry import LogEntry, LogHead
+from pliska.coordinator.model import TrainingModel
+from pliska.coordinator.recovery import ORIGIN, Warm, recover
 from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.training_state import TrainingState
 from pliska.coordinator.wire.job import Job
+
+
+class Another:
+    """Another coordinator's storage, as a source; notes what it was asked for."""
+
+    def __init__(self, leader: Any) -> None:
+        self.archive = Archive(leader.storage, leader.job)
+        self.asked: list[str] = []
+
+    def head(self, place: Place) -> LogHead:
+        self.asked.append(f"head {place.version}")
+        return self.archive.log.head(place.version, place.digest)
+
+    def entry(self, head: LogHead) -> LogEntry:
+        commit = head.commit
+        self.asked.append(f"entry {commit.record.version}")
+        return self.archive.log.read(commit.record.version, commit.digest)
+
+    def checkpoints(self) -> list[Place]:
+        places = self.archive.checkpoints.places()
+        found = [self.archive.checkpoints.read(place)[0] for place in places]
+        return [Place(each.version, each.record_digest) for each in found]
+
+    def state(self, commit: Commit) -> TrainingState:
+        record = commit.record
+        self.asked.append(f"state {record.version}")
+        return self.archive.checkpoints.read(
+            self.archive.checkpoints.place(record.version, commit.digest)
+        )[1]
 
 
 @pytest.fixture
@@ -182,8 +216,7 @@ def test_a_missing_log_entry_is_named_with_what_to_do(
         recover(tiny_job(), leader.head, leader.storage)
     assert str(caught.value) == (
         "job tiny: cannot rebuild version 6: the log entry of version 5 is missing; no checkpoint "
-        "was found on the way; fetch what is missing from another coordinator's storage and start "
-        "again"
+        "was found on the way; start a coordinator whose storage has what is missing"
     )
 
 
@@ -216,7 +249,7 @@ def test_a_flipped_byte_in_a_needed_entry_is_refused(
     content[position] ^= 4
     path.write_bytes(content)
 
-    with pytest.raises(RecoveryError, match=r"the log entry of version 4: jobs/tiny/log/0"):
+    with pytest.raises(RecoveryError, match=r"jobs/tiny/log/000000000004-"):
         recover(tiny_job(), leader.head, leader.storage)
 
 
@@ -281,10 +314,14 @@ def test_other_first_parameters_say_what_may_have_changed(
 
 
 CRASH = """
+import shutil
+
 import torch
 from conftest import USER_CODE, Leader, job_with, key_lookup
 from pliska.coordinator.commit import Commit
+from pliska.coordinator.pruner import Pruner
 from pliska.coordinator.recovery import recover
+from pliska.coordinator.retention import RetentionOptions
 from pliska.coordinator.storage import LocalStorage
 
 torch.set_num_threads(1)
@@ -299,10 +336,14 @@ def commit_rounds(leader, rounds):
         leader.storage.write("head", [leader.run_round().to_bytes()])
         if leader.model.step % 2 == 0:
             leader.checkpoint()
-            leader.checkpoints.prune(keep=1)
+            pruner = Pruner(leader.log, leader.checkpoints, RetentionOptions(1, 0))
+            pruner.prune(leader.head, leader.model.step)
+
+template = Path(sys.argv[1], "template")
+commit_rounds(Leader(job_with(), LocalStorage(template)), 2)
 
 def prepare(directory):
-    commit_rounds(Leader(job_with(), LocalStorage(directory)), 2)
+    shutil.copytree(template, directory, dirs_exist_ok=True)
 
 def act(directory):
     storage = LocalStorage(directory)
@@ -338,3 +379,117 @@ def test_a_kill_at_any_step_loses_no_committed_round(
         assert recovered.skipped == (), each.name
     assert set(versions) == {2, 3, 4}
     assert versions == sorted(versions), "once committed, a round stays committed"
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(tmp_path / "empty")
+
+
+def test_what_is_missing_is_fetched_and_kept(
+    tiny_job: Any, leader: Any, empty: LocalStorage
+) -> None:
+    run(leader, COPY_AFTER)
+    another = Another(leader)
+    recovered = recover(tiny_job(), leader.head, empty, another)
+    assert recovered.model.state_digest() == leader.model.state_digest()
+    assert recovered.start == 0
+    entries = [each for each in another.asked if each.startswith("entry")]
+    assert entries == [f"entry {version}" for version in range(1, COPY_AFTER + 1)]
+    # From now on it needs nobody.
+    again = recover(tiny_job(), leader.head, empty)
+    assert again.model.state_digest() == leader.model.state_digest()
+
+
+def test_one_checkpoint_is_fetched_rather_than_many_entries(
+    tiny_job: Any, leader: Any, empty: LocalStorage
+) -> None:
+    run(leader, 9, checkpoint_at=(3, 7))
+    another = Another(leader)
+    recovered = recover(tiny_job(), leader.head, empty, another)
+    assert recovered.model.state_digest() == leader.model.state_digest()
+    assert [each for each in another.asked if not each.startswith("head")] == [
+        "state 7",
+        "entry 8",
+        "entry 9",
+    ]
+    assert recover(tiny_job(), leader.head, empty).start == 7
+
+
+def test_one_who_fell_behind_a_little_fetches_only_what_it_missed(
+    tiny_job: Any, leader: Any, empty: LocalStorage
+) -> None:
+    run(leader, 5, checkpoint_at=(5,))
+    recover(tiny_job(), leader.head, empty, Another(leader))
+    run(leader, 2, checkpoint_at=(6,))
+    another = Another(leader)
+    recover(tiny_job(), leader.head, empty, another)
+    assert [each for each in another.asked if not each.startswith("head")] == ["entry 6", "entry 7"]
+
+
+def test_a_checkpoint_is_fetched_where_aggregates_are_gone_everywhere(
+    tiny_job: Any, leader: Any, empty: LocalStorage
+) -> None:
+    commits = run(leader, 4, checkpoint_at=(3,))
+    for commit in commits[:3]:
+        leader.log.shrink(commit.record.version, commit.digest)
+    recovered = recover(tiny_job(), leader.head, empty, Another(leader))
+    assert (recovered.version, recovered.start) == (4, 3)
+
+
+def test_a_model_in_memory_goes_on_from_where_it_is(
+    tiny_job: Any, leader: Any, empty: LocalStorage
+) -> None:
+    run(leader, 2)
+    first = recover(tiny_job(), leader.head, leader.storage)
+    assert first.head is not None
+    warm = Warm(first.model, place_of(first.head))
+    run(leader, 3)
+    recovered = recover(tiny_job(), leader.head, leader.storage, warm=warm)
+    assert recovered.model is first.model
+    assert recovered.start == 2
+    assert recovered.model.state_digest() == leader.model.state_digest()
+    fresh = TrainingModel.build(tiny_job())
+    assert recover(tiny_job(), None, empty, warm=Warm(fresh, ORIGIN)).model is fresh
+
+
+def test_a_model_in_memory_that_is_not_on_the_chain_is_left_aside(
+    tiny_job: Any, leader: Any, lead: Any
+) -> None:
+    run(leader, 3)
+    stray = lead(tiny_job(), leader.storage)
+    strayed = [stray.run_round("other"), stray.run_round("other")]
+    recovered = recover(
+        tiny_job(), leader.head, leader.storage, warm=Warm(stray.model, place_of(strayed[-1]))
+    )
+    assert recovered.model is not stray.model
+    assert recovered.model.state_digest() == leader.model.state_digest()
+
+
+def test_a_model_in_memory_that_went_astray_is_replaced(tiny_job: Any, leader: Any) -> None:
+    run(leader, 2)
+    first = recover(tiny_job(), leader.head, leader.storage)
+    assert first.head is not None
+    first.model.apply(torch.ones(first.model.dimension))
+    warm = Warm(first.model, place_of(first.head))
+    run(leader, 1)
+    recovered = recover(tiny_job(), leader.head, leader.storage, warm=warm)
+    assert recovered.model is not first.model
+    assert recovered.skipped[0].startswith("from version 2: ")
+    assert recovered.model.state_digest() == leader.model.state_digest()
+
+
+def test_when_nobody_has_what_is_missing_both_are_told(
+    tiny_job: Any, leader: Any, empty: LocalStorage
+) -> None:
+    commits = run(leader, 3)
+    leader.log.shrink(2, commits[1].digest)
+    with pytest.raises(RecoveryError, match=r"nothing is stored under this name"):
+        recover(tiny_job(), leader.head, empty, Another(leader))
+
+    class Nobody(Another):
+        def head(self, place: Place) -> LogHead:
+            raise MissingObjectError(f"c2: cannot connect; c3: has no version {place.version}")
+
+    with pytest.raises(RecoveryError, match=r"version 3 is missing; c2: cannot connect; c3: has no version 3"):
+        recover(tiny_job(), leader.head, LocalStorage(empty._root / "other"), Nobody(leader))
