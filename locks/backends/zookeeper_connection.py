@@ -10,22 +10,21 @@ import logging
 import select
 import socket
 import ssl
-import struct
-import threading
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionDropped, ConnectionLoss
+from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import CLOSE_RESPONSE, PING_XID, WATCH_XID, ConnectionHandler
-from kazoo.protocol.serialization import CloseInstance, Connect, ReplyHeader, Watch
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
+from pliska.locks.backends.zookeeper_channel import Answer, Channel
 from pliska.locks.backends.zookeeper_options import ZookeeperOptions
-from pliska.locks.backends.zookeeper_requests import Answered, Request
+from pliska.locks.backends.zookeeper_requests import Close
 
 CONNECT_TIMEOUT_S_MIN = 0.5
 CONNECT_TIMEOUT_S_MAX = 3.0
@@ -33,16 +32,12 @@ CONNECT_TIMEOUT_S_MAX = 3.0
 RECONNECT_PAUSE_S = 0.05
 RECONNECT_PAUSE_S_MAX = 1.0
 CLOSE_GRACE_S = 0.5
-RECEIVE_BYTES_MAX = 256 * 1024
-FRAME_BYTES_MAX = 64 * 1024 * 1024
-"""More than the records that are read in one request may have together."""
 WAKES_MAX = 64
-XID_MAX = 2**31 - 1
 
-_Length = struct.Struct(">i")
-_RequestHeader = struct.Struct(">iii")  # length, xid, type
-_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
+_LOSSES = {
+    KeeperState.AUTH_FAILED: AuthFailedError,
+    KeeperState.EXPIRED_SESSION: SessionExpiredError,
+}
 _log = logging.getLogger(__name__)
 # kazoo's debug messages show credentials, and what it warns of the link says in fewer words.
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
@@ -71,56 +66,12 @@ class Events(Protocol):
         """The connection is gone, and its watches with it."""
 
 
-class Answer:
-    """The answer to one request, for the one who waits for it.
-
-    Attributes:
-        request: What was asked.
-        was_sent: Whether the server may have got the request.
-    """
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.was_sent = False
-        self._has_come = threading.Event()
-        self._came: Answered | Exception = ConnectionLoss()
-
-    def set_exception(self, error: Exception) -> None:
-        """There will be none; kazoo calls this when the connection is lost."""
-        self._came = error
-        self._has_come.set()
-
-    def deliver(self, answered: Answered) -> None:
-        """It has come."""
-        self._came = answered
-        self._has_come.set()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it came in time, or it is known that there will be none."""
-        return self._has_come.wait(timeout_s)
-
-    def take(self, timeout_s: float) -> object:
-        """Wait for it and read it, here rather than in the connection's thread.
-
-        Raises:
-            TimeoutError: It did not come in time.
-            Exception: One of kazoo's, or what comes of an answer that cannot be read.
-        """
-        if not self.wait(timeout_s):
-            raise TimeoutError
-        if isinstance(self._came, Answered):
-            return self.request.read(self._came)
-        raise self._came
-
-
 class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
     """The handler of one client's connection; its loop runs in a thread of kazoo's.
 
     Attributes:
-        is_open: Whether requests may be sent.
         negotiated_s: The session timeout that the server granted.
         last_failure: Why the last attempt to connect failed; empty after a success.
-        is_close_acknowledged: Whether the server confirmed the end of the session.
     """
 
     def __init__(
@@ -137,14 +88,11 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
         self._purpose = purpose
         self._events = events
         self._on_open = on_open
-        self._sending = threading.Lock()
-        self._outgoing = bytearray()
-        self._incoming = bytearray()
-        self._xid = 0
-        self.is_open = False
+        self._socket: Any = None
+        """First kazoo's socket, and then the channel, which kazoo's loop waits for and closes."""
+        self._channel: Channel | None = None
         self.negotiated_s: float = client._session_timeout / 1000
         self.last_failure = ""
-        self.is_close_acknowledged = False
 
     @property
     def session_id(self) -> str:
@@ -156,32 +104,35 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
         """Whether the servers refused the credential; kazoo then connects no more."""
         return bool(self.client._state == KeeperState.AUTH_FAILED)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether requests may be sent."""
+        return self._channel is not None
+
     def submit(self, *answers: Answer) -> None:
         """Send requests now, together and in this order, from the caller's thread.
 
-        kazoo's own thread would have to be woken for it. Without a connection
-        they are never sent, and have failed.
+        Without a connection they are never sent, and have failed.
         """
-        bodies = [answer.request.serialize() for answer in answers]
-        with self._sending:
-            if not self.is_open:
-                for answer in answers:
-                    answer.set_exception(ConnectionLoss())
-                return
-            for answer, body in zip(answers, bodies, strict=True):
-                self._xid = (self._xid % XID_MAX) + 1
-                self.client._pending.append((answer.request, answer, self._xid))
-                answer.was_sent = True
-                header = _RequestHeader.pack(len(body) + 8, self._xid, answer.request.type)
-                self._outgoing += header + body
-            is_all_sent = self._send_outgoing()
-        if not is_all_sent:
+        channel = self._channel
+        if channel is None:
+            for answer in answers:
+                answer.fail(ConnectionLoss())
+        elif not channel.submit(*answers):
             self._wake()
 
-    def refuse(self) -> None:
-        """Send no further requests on this connection: it is gone, or about to be."""
-        with self._sending:
-            self.is_open = False
+    def wait(self, answer: Answer, timeout_s: float) -> bool:
+        """Whether an answer has come in time, or it is known that there will be none."""
+        channel = self._channel
+        if channel is None:
+            return answer.wait(timeout_s)
+        return channel.wait(answer, timeout_s)
+
+    def lose(self, error: Exception) -> None:
+        """The connection is gone: let those who wait for answers know."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.fail(error)
 
     def stay_disconnected(self) -> None:
         """Begin no further session after one that has ended."""
@@ -190,22 +141,27 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
     def cut(self) -> None:
         """Break the connection, so that kazoo looks for another server."""
         connection = self._socket
-        if connection is not None:
+        if isinstance(connection, Channel):
+            connection.break_off()
+        elif connection is not None:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def end_session(self, timeout_s: float) -> None:
+    def end_session(self, timeout_s: float) -> bool:
         """Close the session, and stop as `leave` does once the server knows or the time is over.
 
         kazoo's own `stop` waits ten seconds and then without limit when the
         server is frozen.
+
+        Returns:
+            Whether the server confirmed it.
         """
         self.client._stopped.set()
-        self.refuse()
-        self.client._queue.append((CloseInstance, None))
-        self._wake()
-        self.connection_stopped.wait(max(0.0, timeout_s))
+        closed = Answer(Close())
+        self.submit(closed)
+        is_answered = self.wait(closed, max(0.0, timeout_s)) and closed.is_delivered
         self.leave()
+        return is_answered
 
     def leave(self) -> None:
         """Free the connection and its threads; the session is left to run out."""
@@ -235,8 +191,6 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
             return None
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        self._incoming.clear()
-        self._outgoing.clear()
         try:
             read_timeout, connect_timeout = super()._connect(host, hostip, port)
         except Exception as error:
@@ -244,7 +198,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
             raise
         self.last_failure = ""
         self.negotiated_s = read_timeout * 1.5 / 1000  # kazoo made two thirds of it
-        self.is_open = True  # and not before: the server knows who we are by now
+        self._socket = self._channel = Channel(self._socket, self)
         self._on_open()
         return read_timeout, connect_timeout
 
@@ -254,112 +208,50 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
             timeout = _connect_timeout_s(timeout)
         return super()._invoke(timeout, request, xid)
 
-    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
-        """Something woke kazoo's loop: the end of the session, or who could not send all."""
-        if self.client._queue:
-            super()._send_request(read_timeout, connect_timeout)
-        else:
-            self._read_sock.recv(WAKES_MAX)
-            self._write(b"", connect_timeout)
+    def _read_socket(self, read_timeout: float) -> None:  # noqa: ARG002 - kazoo's signature
+        self._socket.take_in()
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:  # noqa: ARG002
+        """Send what the socket did not take from a caller, who woke kazoo's loop for it."""
+        self._read_sock.recv(WAKES_MAX)
+        self._write(b"", connect_timeout)
 
     def _send_ping(self, connect_timeout: float) -> None:
+        self._socket.attend()
         if self._purpose is Purpose.RECORDS:
             super()._send_ping(connect_timeout)
 
     def _write(self, msg: bytes, timeout: float) -> None:
-        with self._sending:
-            self._outgoing += msg
-        while not self._is_all_sent():
-            if not self.handler.select([], [self._socket], [], timeout)[1]:
-                raise self.handler.timeout_exception("the server takes no more")
+        if not isinstance(self._socket, Channel):
+            super()._write(msg, timeout)
+            return
+        is_all_sent = self._socket.send(msg)
+        while not is_all_sent:
+            self._socket.wait_until_writable(timeout)
+            is_all_sent = self._socket.flush()
 
-    def _is_all_sent(self) -> bool:
-        with self._sending:
-            return self._send_outgoing()
+    def on_answer(self, zxid: int) -> None:
+        """See `Listener`."""
+        self.client.last_zxid = zxid
+        if self._events is not None:
+            self._events.on_reply(zxid)
 
-    def _send_outgoing(self) -> bool:
-        """Send what the socket takes; False when some is left. Under `_sending`."""
-        try:
-            while self._outgoing:
-                del self._outgoing[: self._socket.send(self._outgoing)]
-        except _WOULD_BLOCK:
-            return False
-        except OSError:
-            self.cut()  # whoever reads hears of it
-        return True
+    def on_event(self, path: str) -> None:
+        """See `Listener`."""
+        if self._events is not None:
+            self._events.on_event(path)
 
-    def _read_socket(self, read_timeout: float) -> object:  # noqa: ARG002 - kazoo's signature
-        """Take in what has come, by one system call, and handle each answer and event in it."""
-        self._receive()
-        response: object = None
-        while response != CLOSE_RESPONSE and (frame := self._next_frame()) is not None:
-            response = self._handle(frame)
-        return response
-
-    def _receive(self) -> None:
-        with self._sending, self._socket_error_handling():  # TLS is one object for both ways
-            is_more_there = True
-            while is_more_there:
-                try:
-                    received = self._socket.recv(RECEIVE_BYTES_MAX)
-                except _WOULD_BLOCK:
-                    return
-                if not received:
-                    raise ConnectionDropped("the server closed the connection")
-                self._incoming += received
-                # TLS may hold more than it says to the kernel.
-                is_more_there = (
-                    isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
-                )
-
-    def _next_frame(self) -> bytes | None:
-        """The next whole answer or event of those taken in, without its length."""
-        if len(self._incoming) < _Length.size:
-            return None
-        (length,) = _Length.unpack_from(self._incoming)
-        if not 0 <= length <= FRAME_BYTES_MAX:
-            raise ConnectionDropped(f"a frame of {length} bytes is none of ZooKeeper's")
-        end = _Length.size + length
-        if len(self._incoming) < end:
-            return None
-        frame = bytes(self._incoming[_Length.size : end])
-        del self._incoming[:end]
-        return frame
-
-    def _handle(self, frame: bytes) -> object:
-        header, offset = ReplyHeader.deserialize(frame, 0)
-        if header.xid == PING_XID:
-            self.ping_outstanding.clear()
-        elif header.xid == WATCH_XID:
-            event, _ = Watch.deserialize(frame, offset)
-            if self._events is not None:
-                self._events.on_event(event.path)
-        else:
-            return self._handle_answer(Answered(header.zxid, header.err, frame, offset), header.xid)
-        return None
-
-    def _handle_answer(self, answered: Answered, xid: int) -> object:
-        request, answer, expected_xid = self.client._pending.popleft()
-        if answered.zxid > 0:
-            self.client.last_zxid = answered.zxid
-            if self._events is not None:
-                self._events.on_reply(answered.zxid)
-        if request is CloseInstance:
-            self.is_close_acknowledged = True
-            return CLOSE_RESPONSE
-        if xid == expected_xid:
-            answer.deliver(answered)
-            return None
-        answer.set_exception(ConnectionLoss())
-        raise ConnectionDropped("the server answered out of turn")
+    def on_ping(self) -> None:
+        """See `Listener`."""
+        self.ping_outstanding.clear()
 
 
 class _Client(KazooClient):  # type: ignore[misc] # kazoo has no types
-    """Tells its connection when it is gone, before it tells those who wait for answers."""
+    """Tells its connection when it is gone, before it tells anybody else."""
 
     def _session_callback(self, state: str) -> None:
         if state != KeeperState.CONNECTED:
-            self._connection.refuse()
+            self._connection.lose(_LOSSES.get(state, ConnectionLoss)())
         super()._session_callback(state)
 
 

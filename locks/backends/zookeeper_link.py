@@ -27,8 +27,8 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import KazooState
 
+from pliska.locks.backends.zookeeper_channel import Answer
 from pliska.locks.backends.zookeeper_connection import (
-    Answer,
     Connection,
     Events,
     Purpose,
@@ -85,6 +85,7 @@ class ZookeeperLink:
         self._changed = threading.Condition()
         self._is_closed = False
         self._has_ended = False
+        self._is_close_confirmed = False
         self._connection = Connection(self.client, purpose, events, self._notify)
         self.client.add_listener(self._on_state)
         self.client.start_async()
@@ -211,14 +212,18 @@ class ZookeeperLink:
         Raises:
             The errors of `wait_until_connected`, also when no answer came in time.
         """
-        try:
-            return answer.take(max(0.0, until_s - self._clock.now_s()))
-        except TimeoutError as error:
+        if not self.has_come(answer, until_s):
             raise StoreUnavailableError(
                 f"ZooKeeper at {self._options.hosts} did not answer in time"
-            ) from error
+            )
+        try:
+            return answer.read()
         except Exception as error:
             raise self.failure(error) from error
+
+    def has_come(self, answer: Answer, until_s: float) -> bool:
+        """Wait for an answer; whether it came in time, or it is known that there will be none."""
+        return self._connection.wait(answer, max(0.0, until_s - self._clock.now_s()))
 
     def cut_connection(self) -> None:
         """Break the connection, so that another server is tried."""
@@ -235,9 +240,8 @@ class ZookeeperLink:
             with contextlib.suppress(LockError):
                 self.wait_until_connected(until_s)
         if self._take_down():
-            is_open = self._connection.is_open
-            self._connection.end_session(until_s - self._clock.now_s() if is_open else 0.0)
-        return self._has_ended or self._connection.is_close_acknowledged
+            self._is_close_confirmed = self._connection.end_session(until_s - self._clock.now_s())
+        return self._has_ended or self._is_close_confirmed
 
     def leave(self) -> None:
         """Free the connection; the session is left to run out."""

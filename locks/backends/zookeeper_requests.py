@@ -170,6 +170,20 @@ class Transaction(_Several):
     type = 14
 
 
+class Close:
+    """End the session and the connection."""
+
+    type = -11
+
+    def serialize(self) -> bytes:
+        """See `Request`."""
+        return b""
+
+    def read(self, answered: Answered) -> None:
+        """See `Request`."""
+        answered.check()
+
+
 @dataclass(frozen=True, slots=True)
 class _OfPath:
     """A request that is about one path, and answered by a zxid."""

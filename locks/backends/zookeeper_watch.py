@@ -13,6 +13,7 @@ Watches that nobody used for a while are removed.
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from kazoo.protocol.serialization import GetData
 
 from pliska.locks.backends.base import Revision
 from pliska.locks.backends.keys import directory_of
-from pliska.locks.backends.zookeeper_connection import Answer
+from pliska.locks.backends.zookeeper_channel import Answer
 from pliska.locks.backends.zookeeper_link import ZookeeperLink
 from pliska.locks.backends.zookeeper_reads import last_change, node_read
 from pliska.locks.backends.zookeeper_requests import (
@@ -53,42 +54,48 @@ class _Coverage(IntEnum):
     """All of the record, and of those directly below it."""
 
 
-class _Sleeper:
-    """One who waits for a path to change. Woken under the watcher's lock."""
+class _Sleeper(ABC):
+    """One who waits for a path to change."""
 
     def __init__(self) -> None:
         self.is_woken = False
-        self._woken = threading.Event()
 
     def wake(self) -> None:
-        """The path has changed, or nobody knows whether it has."""
-        self.is_woken = True
-        self._woken.set()
+        """The path has changed, or nobody knows. Called under the watcher's lock."""
+        if not self.is_woken:
+            self.is_woken = True
+            self._wake()
 
-    def sleep(self, timeout_s: float) -> bool:
-        """Whether it was woken in time."""
-        return self._woken.wait(timeout_s)
+    @abstractmethod
+    def _wake(self) -> None:
+        """Wake it; this must not block."""
+
+
+class _Waiter(_Sleeper):
+    """One who wants to know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.woken = threading.Event()
+
+    def _wake(self) -> None:
+        self.woken.set()
 
 
 class _Reader(_Sleeper):
     """One who wants to read as soon as the path has changed.
 
-    The connection's thread sends the request when it hears of the change, and
-    the reader wakes when the answer is there.
+    Whoever hears of the change sends the request, and the reader wakes when the
+    answer is there.
     """
 
     def __init__(self, link: ZookeeperLink, reads: Sequence[Operation]) -> None:
         super().__init__()
-        self._link = link
         self.answer = Answer(ReadMany(reads))
+        self._link = link
 
-    def wake(self) -> None:
-        if not self.is_woken:
-            self.is_woken = True
-            self._link.submit(self.answer)
-
-    def sleep(self, timeout_s: float) -> bool:
-        return self.answer.wait(timeout_s)
+    def _wake(self) -> None:
+        self._link.submit(self.answer)
 
 
 @dataclass(slots=True)
@@ -120,14 +127,14 @@ class ZookeeperWatcher:
         """See `Backend.wait_for_change`; `path` is ZooKeeper's."""
         until_s = self._clock.now_s() + timeout_s
         call_until_s = max(until_s, self._clock.now_s() + STORE_CALL_S_MIN)
-        sleeper = _Sleeper()
+        waiter = _Waiter()
         try:
-            with self._watching(link, path, sleeper) as watch:
+            with self._watching(link, path, waiter) as watch:
                 if not self._is_known_unchanged(watch, after, _Coverage.ALL) and self._has_changed(
-                    link, path, watch, sleeper, after, call_until_s
+                    link, path, watch, waiter, after, call_until_s
                 ):
                     return True
-                return sleeper.sleep(max(0.0, until_s - self._clock.now_s()))
+                return waiter.woken.wait(max(0.0, until_s - self._clock.now_s()))
         except StoreUnavailableError:
             if self._clock.now_s() < call_until_s and link.is_usable:
                 return True  # the connection broke meanwhile: whoever waits reads again
@@ -173,7 +180,7 @@ class ZookeeperWatcher:
             ) and self._has_record_changed(link, path, watch, reader, after, call_until_s):
                 with self._lock:
                     reader.wake()
-            if not reader.sleep(max(0.0, until_s - self._clock.now_s())) and not reader.is_woken:
+            if not link.has_come(reader.answer, until_s) and not reader.is_woken:
                 return None
         reply: Reply = link.wait(reader.answer, call_until_s)
         return reply

@@ -31,7 +31,7 @@ from pliska.locks import (
 from pliska.locks.backends import zookeeper_watch
 from pliska.locks.backends.base import RECORD_BYTES_MAX
 from pliska.locks.backends.zookeeper import ZookeeperBackend
-from pliska.locks.backends.zookeeper_connection import Answer
+from pliska.locks.backends.zookeeper_channel import Answer
 from pliska.locks.backends.zookeeper_reads import READS_MAX
 from pliska.locks.backends.zookeeper_requests import One
 from pliska.locks.backends.zookeeper_writes import OPERATION_BYTES_MAX, TRANSACTION_BYTES_MAX
@@ -155,11 +155,10 @@ def test_a_request_without_a_connection_fails_at_once_and_is_never_sent(
 ) -> None:
     link, layout = backend._link, backend._layout
     answer = Answer(One(CreateNode(layout.path("never"), b"", layout.acl, 0)))
-    link._connection.refuse()
-    link.cut_connection()
-    link._connection.submit(answer)
+    link._connection.lose(ConnectionLoss())
+    link.submit(answer)
     with pytest.raises(ConnectionLoss):
-        answer.take(0)
+        answer.read()
     backend.create("later", b"")  # connected again
     assert backend.get("never") is None
     assert not answer.was_sent
