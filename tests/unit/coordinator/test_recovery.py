@@ -491,5 +491,7 @@ def test_when_nobody_has_what_is_missing_both_are_told(
         def head(self, place: Place) -> LogHead:
             raise MissingObjectError(f"c2: cannot connect; c3: has no version {place.version}")
 
-    with pytest.raises(RecoveryError, match=r"version 3 is missing; c2: cannot connect; c3: has no version 3"):
+    with pytest.raises(
+        RecoveryError, match=r"is missing; c2: cannot connect; c3: has no version 3"
+    ):
         recover(tiny_job(), leader.head, LocalStorage(empty._root / "other"), Nobody(leader))
