@@ -18,6 +18,8 @@ from torch import Tensor
 Function = Callable[[Tensor, int], Any]
 """What is examined: (rows, f) -> vector."""
 
+REFUSAL = "refuses n = 2f"
+"""The one claim that only a function that is told f can meet."""
 TOLERANCE = 1e-4
 """Relative error that a golden vector allows; definitions differ by more."""
 
@@ -190,7 +192,7 @@ ROBUST = (
     *ANY,
     Claim("lets one NaN cost its sender, and not the round", _bears(float("nan"))),
     Claim("bears f rows of 1e38", _bears(1e38)),
-    Claim("refuses n = 2f", _refuses_too_few),
+    Claim(REFUSAL, _refuses_too_few),
 )
 FAR = Claim("never takes a far liar for a common offset of 1000", _never_chooses_far_ones(1000.0))
 ISOLATED = (4.0, 11.0, 12.0, 17.0, 20.0, 24.0, 26.0)
@@ -203,6 +205,9 @@ CROSS = torch.tensor([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.
 SPREAD = torch.tensor([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 0.5], [0.0, 9.0]])
 FAR_HONEST = (1000.0, 1000.1, 1000.2, 1000.3, 1000.35, 1000.4, 1000.5, 1000.55, 1000.6)
 SAME = torch.full((7, 3), 2.5)
+TRUST = torch.tensor([[2.0, 0.0], [0.0, -3.0], [3.0, 3.0 * 3**0.5], [-7.0, 0.0]])
+DISTRUST = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [-3.0, 1.0]])
+SYBILS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0], [-1.0, -1.0]])
 VOTES = torch.tensor([[1.0, -2.0, 0.0], [3.0, -4.0, 1.0], [-5.0, 6.0, -1.0]])
 
 CLAIMS: dict[str, tuple[Claim, ...]] = {
@@ -281,6 +286,20 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         golden("averages the n - f nearest row 0", column(5, 6, 4, 100, -50), 2, 5),
     ),
     "cge": (*ROBUST, golden("drops the f longest", column(1, -2, 3, 4, 50), 1, 1.5)),
+    "dnc": (
+        Claim("leaves its input alone", _keeps_input),
+        golden("drops the f farthest out along the top direction", column(0, 1, 2, 3, 100), 1, 1.5),
+    ),
+    "fltrust": (
+        Claim("leaves its input alone", _keeps_input),
+        golden("weighs by the cosine with row 0, at its length", TRUST, 2, 5 / 3, 3**-0.5),
+        golden("is zero where nobody is trusted, never the mean", DISTRUST, 2, 0, 0),
+    ),
+    "foolsgold": (
+        Claim("leaves its input alone", _keeps_input),
+        golden("leaves no say to rows that point the same way", SYBILS, 2, 0.5, 0.5),
+        golden("is zero where all are alike, never the mean", SAME, 2, 0, 0, 0),
+    ),
     "sign-vote": (*ROBUST, golden("votes, and a tie is 0", VOTES, 1, 1, -1, 0)),
     "nnm, then mean": (
         *ANY,

@@ -13,6 +13,9 @@ from pliska.aggregation.points import ORIGIN, Choice, Combination, Points
 from pliska.aggregation.rows import Rows
 from pliska.aggregation.setting import Memory, Setting
 
+ALIKE = 1e-6
+"""Histories whose cosine is this near to 1 are alike: products in float32 tell no more."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FoolsGold(Rule):
@@ -34,7 +37,8 @@ class FoolsGold(Rule):
     sybil settings", RAID 2020, Algorithm 1. Bound n >= f + 2: it bears sybils,
     not a given number of liars. Cost O(n^2 d), and n d for the histories.
     Deviations: a weighted mean, where the paper sums; all coordinates are
-    equally important. The report's margin is 2 * weight - 1 before sharing.
+    equally important; histories within `ALIKE` of each other are the same. The
+    report's margin is 2 * weight - 1 before sharing.
     """
 
     name: ClassVar[str] = "foolsgold"
@@ -85,6 +89,7 @@ def says(cosines: Tensor) -> Tensor:
     pardon = torch.where(most[None, :] > most[:, None], most[:, None] / most[None, :], 1.0)
     pardoned = others * pardon
     distinct = (1 - pardoned.max(dim=1).values).clamp(min=0, max=1)
+    distinct[distinct < ALIKE] = 0.0
     if distinct.max() <= 0:
         return torch.zeros_like(distinct)
     scaled = distinct / distinct.max()

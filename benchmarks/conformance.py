@@ -1,6 +1,6 @@
 """Who meets which definition: Pliska, and ByzFL, ByzPy and Flower where they are installed.
 
-    python benchmarks/conformance.py [--csv FILE]
+    python benchmarks/conformance.py [--csv FILE] [--markdown FILE]
 
 The others are no dependencies of Pliska. Give them an environment of their own
 (they pin versions of torch and numpy) and make Pliska importable in it:
@@ -16,6 +16,9 @@ import argparse
 import csv
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,49 +27,97 @@ from rich.table import Table
 from torch import Tensor
 
 from pliska.aggregation import Rule, rule_named
-from pliska.aggregation.conformance import Finding, Function, definitions, examine
+from pliska.aggregation.conformance import REFUSAL, Finding, Function, definitions, examine
 
 Library = dict[str, Function]
+Findings = dict[str, tuple[Finding, ...]]
+"""By definition."""
+
+
+@dataclass(frozen=True)
+class Untold:
+    """A function of the rows alone: it cannot refuse an f that it is never told."""
+
+    function: Callable[[Tensor], Any]
+
+    def __call__(self, rows: Tensor, f: int) -> Any:
+        del f
+        return self.function(rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--csv", type=Path, help="write every finding to this file")
+    parser.add_argument("--markdown", type=Path, help="write the table to this file")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     console = Console()
-    results: dict[str, dict[str, tuple[Finding, ...]]] = {}
-    for name, load in LIBRARIES.items():
+    results: dict[str, Findings] = {}
+    for name, (package, load) in LIBRARIES.items():
         try:
             library = load()
         except ImportError as error:
             console.print(f"{name} is left out: {error}")
             continue
-        results[name] = {
-            definition: examine(definition, library[definition])
-            for definition in definitions()
-            if definition in library
-        }
+        results[f"{name} {version(package)}"] = examined(library)
     console.print(overview(results))
     for name, findings in results.items():
         console.print(complaints(name, findings))
     if arguments.csv:
         write(arguments.csv, results)
+    if arguments.markdown:
+        arguments.markdown.write_text(markdown(results))
 
 
-def overview(results: dict[str, dict[str, tuple[Finding, ...]]]) -> Table:
+def examined(library: Library) -> Findings:
+    """Try every claim on every function that there is, but those that it cannot know of."""
+    return {
+        definition: tuple(
+            finding
+            for finding in examine(definition, library[definition])
+            if not (isinstance(library[definition], Untold) and finding.claim == REFUSAL)
+        )
+        for definition in definitions()
+        if definition in library
+    }
+
+
+def counts(results: dict[str, Findings], definition: str) -> list[str]:
+    """Return for each library how many claims of how many are met."""
+    cells = []
+    for findings in results.values():
+        found = findings.get(definition)
+        met = sum(finding.is_met for finding in found or ())
+        cells.append("-" if found is None else f"{met}/{len(found)}")
+    return cells
+
+
+def overview(results: dict[str, Findings]) -> Table:
     table = Table("definition", *results, title="claims met, of those there are")
     for definition in definitions():
-        cells = []
-        for findings in results.values():
-            found = findings.get(definition)
-            met = sum(finding.is_met for finding in found or ())
-            cells.append("-" if found is None else f"{met}/{len(found)}")
-        table.add_row(definition, *cells)
+        table.add_row(definition, *counts(results, definition))
     return table
 
 
-def complaints(name: str, findings: dict[str, tuple[Finding, ...]]) -> Table:
+def markdown(results: dict[str, Findings]) -> str:
+    """Return the overview for a page, then what is not met, a line a claim."""
+    head = ["definition", *results]
+    rows = [head, ["---"] * len(head)]
+    rows += [[definition, *counts(results, definition)] for definition in definitions()]
+    lines = [f"Measured on {datetime.now(UTC):%Y-%m-%d}.", ""]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    for name, findings in results.items():
+        unmet = [
+            f"- {definition}: {finding.claim} ({finding.complaint})"
+            for definition, found in findings.items()
+            for finding in found
+            if not finding.is_met
+        ]
+        lines += ["", f"{name}, not met: {len(unmet)}", "", *unmet]
+    return "\n".join(lines) + "\n"
+
+
+def complaints(name: str, findings: Findings) -> Table:
     table = Table("definition", "claim", "found", title=f"what {name} does not meet")
     for definition, found in findings.items():
         for finding in found:
@@ -75,7 +126,7 @@ def complaints(name: str, findings: dict[str, tuple[Finding, ...]]) -> Table:
     return table
 
 
-def write(file: Path, results: dict[str, dict[str, tuple[Finding, ...]]]) -> None:
+def write(file: Path, results: dict[str, Findings]) -> None:
     with file.open("w", newline="") as stream:
         rows = csv.writer(stream)
         rows.writerow(["library", "definition", "claim", "is_met", "complaint"])
@@ -118,16 +169,16 @@ def byzfl() -> Library:
         return lambda rows, f: peer.Average()(pre(f)(rows))
 
     return {
-        "mean": lambda rows, _: peer.Average()(rows),
-        "coordinate-median": lambda rows, _: peer.Median()(rows),
+        "mean": Untold(peer.Average()),
+        "coordinate-median": Untold(peer.Median()),
         "trimmed-mean": lambda rows, f: peer.TrMean(f=f)(rows),
         "meamed": lambda rows, f: peer.Meamed(f=f)(rows),
         "krum": lambda rows, f: peer.Krum(f=f)(rows),
         "krum (kappa)": lambda rows, f: peer.Krum(f=f)(rows),
         "multi-krum": lambda rows, f: peer.MultiKrum(f=f)(rows),
         "multi-krum (kappa)": lambda rows, f: peer.MultiKrum(f=f)(rows),
-        "geometric-median": lambda rows, _: peer.GeometricMedian()(rows),
-        "centered-clipping": lambda rows, _: peer.CenteredClipping(L=3, tau=1.0)(rows),
+        "geometric-median": Untold(peer.GeometricMedian()),
+        "centered-clipping": Untold(peer.CenteredClipping(L=3, tau=1.0)),
         "mda": lambda rows, f: peer.MDA(f=f)(rows),
         "smea": lambda rows, f: peer.SMEA(f=f)(rows),
         "caf": lambda rows, f: peer.CAF(f=f)(rows),
@@ -158,15 +209,18 @@ def byzpy() -> Library:
     def of(make: Callable[[Tensor, int], Any]) -> Function:
         return lambda rows, f: make(rows, f).aggregate(list(rows))
 
+    def untold(rule: Any) -> Untold:
+        return Untold(lambda rows: rule.aggregate(list(rows)))
+
     return {
-        "coordinate-median": of(lambda _, __: CoordinateWiseMedian()),
+        "coordinate-median": untold(CoordinateWiseMedian()),
         "trimmed-mean": of(lambda _, f: CoordinateWiseTrimmedMean(f)),
         "krum": of(lambda _, f: Krum(f)),
         "krum (kappa)": of(lambda _, f: Krum(f)),
         "multi-krum": of(lambda rows, f: MultiKrum(f, len(rows) - f - 2)),
         "multi-krum (kappa)": of(lambda rows, f: MultiKrum(f, len(rows) - f)),
-        "geometric-median": of(lambda _, __: GeometricMedian()),
-        "centered-clipping": of(lambda _, __: CenteredClipping(c_tau=1.0)),
+        "geometric-median": untold(GeometricMedian()),
+        "centered-clipping": untold(CenteredClipping(c_tau=1.0)),
         "mda": of(lambda _, f: MinimumDiameterAveraging(f)),
         "smea": of(lambda _, f: SMEA(f)),
         "caf": of(lambda _, f: CAF(f)),
@@ -195,7 +249,7 @@ def flower() -> Library:
         return aggregate_n_closest_weights([middle], [[each] for each in chosen], count)[0]
 
     return {
-        "coordinate-median": lambda rows, _: np.median(rows.numpy(), axis=0),
+        "coordinate-median": Untold(lambda rows: np.median(rows.numpy(), axis=0)),
         "trimmed-mean": lambda rows, f: trim_mean(rows.numpy(), f / len(rows)),
         "krum": lambda rows, f: selected(rows, f, 1)[0],
         "krum (kappa)": lambda rows, f: selected(rows, f, 1)[0],
@@ -205,12 +259,13 @@ def flower() -> Library:
     }
 
 
-LIBRARIES: dict[str, Callable[[], Library]] = {
-    "Pliska": pliska,
-    "ByzFL": byzfl,
-    "ByzPy": byzpy,
-    "Flower": flower,
+LIBRARIES: dict[str, tuple[str, Callable[[], Library]]] = {
+    "Pliska": ("pliska", pliska),
+    "ByzFL": ("byzfl", byzfl),
+    "ByzPy": ("byzpy", byzpy),
+    "Flower": ("flwr", flower),
 }
+"""By name: the package that its version is read from, and what makes its functions."""
 
 if __name__ == "__main__":
     main()
