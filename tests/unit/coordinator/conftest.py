@@ -234,7 +234,7 @@ def crash_at_every_step(tmp_path: Path) -> Callable[[str], list[Path]]:
             ],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             check=False,
         )
         assert done.returncode == 0, done.stderr
