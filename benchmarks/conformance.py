@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,13 +37,16 @@ Findings = dict[str, tuple[Finding, ...]]
 
 @dataclass(frozen=True)
 class Untold:
-    """A function of the rows alone: it cannot refuse an f that it is never told."""
+    """A function of the rows alone: it cannot refuse an f that it is never told.
 
-    function: Callable[[Tensor], Any]
+    Made anew for each call, since some keep something of the last one.
+    """
+
+    make: Callable[[], Callable[[Tensor], Any]]
 
     def __call__(self, rows: Tensor, f: int) -> Any:
         del f
-        return self.function(rows)
+        return self.make()(rows)
 
 
 def main() -> None:
@@ -169,16 +173,16 @@ def byzfl() -> Library:
         return lambda rows, f: peer.Average()(pre(f)(rows))
 
     return {
-        "mean": Untold(peer.Average()),
-        "coordinate-median": Untold(peer.Median()),
+        "mean": Untold(peer.Average),
+        "coordinate-median": Untold(peer.Median),
         "trimmed-mean": lambda rows, f: peer.TrMean(f=f)(rows),
         "meamed": lambda rows, f: peer.Meamed(f=f)(rows),
         "krum": lambda rows, f: peer.Krum(f=f)(rows),
         "krum (kappa)": lambda rows, f: peer.Krum(f=f)(rows),
         "multi-krum": lambda rows, f: peer.MultiKrum(f=f)(rows),
         "multi-krum (kappa)": lambda rows, f: peer.MultiKrum(f=f)(rows),
-        "geometric-median": Untold(peer.GeometricMedian()),
-        "centered-clipping": Untold(peer.CenteredClipping(L=3, tau=1.0)),
+        "geometric-median": Untold(peer.GeometricMedian),
+        "centered-clipping": Untold(partial(peer.CenteredClipping, L=3, tau=1.0)),
         "mda": lambda rows, f: peer.MDA(f=f)(rows),
         "smea": lambda rows, f: peer.SMEA(f=f)(rows),
         "caf": lambda rows, f: peer.CAF(f=f)(rows),
@@ -209,18 +213,18 @@ def byzpy() -> Library:
     def of(make: Callable[[Tensor, int], Any]) -> Function:
         return lambda rows, f: make(rows, f).aggregate(list(rows))
 
-    def untold(rule: Any) -> Untold:
-        return Untold(lambda rows: rule.aggregate(list(rows)))
+    def untold(make: Callable[[], Any]) -> Untold:
+        return Untold(lambda: lambda rows: make().aggregate(list(rows)))
 
     return {
-        "coordinate-median": untold(CoordinateWiseMedian()),
+        "coordinate-median": untold(CoordinateWiseMedian),
         "trimmed-mean": of(lambda _, f: CoordinateWiseTrimmedMean(f)),
         "krum": of(lambda _, f: Krum(f)),
         "krum (kappa)": of(lambda _, f: Krum(f)),
         "multi-krum": of(lambda rows, f: MultiKrum(f, len(rows) - f - 2)),
         "multi-krum (kappa)": of(lambda rows, f: MultiKrum(f, len(rows) - f)),
-        "geometric-median": untold(GeometricMedian()),
-        "centered-clipping": untold(CenteredClipping(c_tau=1.0)),
+        "geometric-median": untold(GeometricMedian),
+        "centered-clipping": untold(partial(CenteredClipping, c_tau=1.0)),
         "mda": of(lambda _, f: MinimumDiameterAveraging(f)),
         "smea": of(lambda _, f: SMEA(f)),
         "caf": of(lambda _, f: CAF(f)),
@@ -249,7 +253,7 @@ def flower() -> Library:
         return aggregate_n_closest_weights([middle], [[each] for each in chosen], count)[0]
 
     return {
-        "coordinate-median": Untold(lambda rows: np.median(rows.numpy(), axis=0)),
+        "coordinate-median": Untold(lambda: lambda rows: np.median(rows.numpy(), axis=0)),
         "trimmed-mean": lambda rows, f: trim_mean(rows.numpy(), f / len(rows)),
         "krum": lambda rows, f: selected(rows, f, 1)[0],
         "krum (kappa)": lambda rows, f: selected(rows, f, 1)[0],
