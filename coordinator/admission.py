@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pliska.coordinator.members import Member
+from pliska.coordinator.recent_rounds import RecentRounds, Settled
 from pliska.coordinator.refusal import Refusal
 from pliska.coordinator.wire import GradientHeader, ReplyCode
 from pliska.discovery import Enrolled, Role
@@ -24,11 +25,16 @@ class Acceptable:
     """What the leader accepts at this moment.
 
     Attributes:
-        round: The round being collected; `base_version` is one less.
-        closed: Payload roots that recently committed rounds counted, by round
-            and worker, so that a late retry still learns that it was counted.
-        slot_taken_by: Workers whose slot of this round has an offer.
+        round: That a gradient which is sent now would count in.
+        mode: In force.
+        lag_max: How many rounds before this one a gradient may have been made for.
+        base_version: The newest version.
+        recent: What the newest rounds settled, so that a late retry still
+            learns that it was counted, and nothing is counted twice.
+        committed_round: The last one that is durable.
+        slot_taken_by: Workers that have an offer which is not committed.
         quarantined: Reason by worker in quarantine whose gradients are refused.
+        too_frequent: Workers that must let others go first.
     """
 
     job: str
@@ -38,9 +44,12 @@ class Acceptable:
     mode_epoch: int
     base_version: int
     base_digest: bytes
-    closed: Mapping[int, Mapping[str, bytes]]
+    lag_max: int
+    recent: RecentRounds
+    committed_round: int
     slot_taken_by: frozenset[str]
     quarantined: Mapping[str, str] = field(default_factory=dict)
+    too_frequent: frozenset[str] = frozenset()
 
 
 def refuse_unverified(
@@ -56,6 +65,7 @@ def refuse_unverified(
     """
     return (
         _refuse_address(header, acceptable)
+        or _refuse_round(header, acceptable)
         or _refuse_base(header, acceptable)
         or refuse_member(header, signed_by, member)
     )
@@ -64,9 +74,9 @@ def refuse_unverified(
 def refuse_verified(
     header: GradientHeader, seq_used: int, acceptable: Acceptable
 ) -> Refusal | None:
-    """Make the checks that follow the signature: not in quarantine, not used before.
+    """Make the checks that follow the signature: it is this worker's turn, and a new message.
 
-    Where the worker's slot has an offer, the slot knows more: whether this is the
+    Where the worker has an offer, the slot knows more: whether this is the
     same gradient again, or another one.
 
     Args:
@@ -76,7 +86,12 @@ def refuse_verified(
     """
     if header.worker in acceptable.quarantined:
         return Refusal(ReplyCode.QUARANTINED, acceptable.quarantined[header.worker])
-    if header.seq <= seq_used and header.worker not in acceptable.slot_taken_by:
+    if header.worker in acceptable.slot_taken_by:
+        return None
+    if header.worker in acceptable.too_frequent:
+        reason = "too many of the latest updates are its own: others come first"
+        return Refusal(ReplyCode.BUSY, reason)
+    if header.seq <= seq_used:
         reason = f"sequence {header.seq} was used before; the last was {seq_used}"
         return Refusal(ReplyCode.REPLAY, reason)
     return None
@@ -89,31 +104,55 @@ def _refuse_address(header: GradientHeader, acceptable: Acceptable) -> Refusal |
     if header.epoch != acceptable.epoch:
         reason = f"signed for epoch {header.epoch}; the leader's is {acceptable.epoch}"
         return Refusal(ReplyCode.STALE_EPOCH, reason)
-    if header.round < acceptable.round:
-        counted = acceptable.closed.get(header.round, {}).get(header.worker)
-        if counted is not None and counted == header.payload_root:
-            return Refusal(ReplyCode.COMMITTED, f"counted in round {header.round}")
-        reason = f"round {header.round} is over; round {acceptable.round} collects"
-        return Refusal(ReplyCode.STALE_ROUND, reason)
-    if header.round > acceptable.round:
-        reason = f"round {header.round} has not begun; round {acceptable.round} collects"
-        return Refusal(ReplyCode.FUTURE_ROUND, reason)
-    if header.mode_epoch != acceptable.mode_epoch:
-        reason = f"the mode is now {acceptable.mode!r}, mode epoch {acceptable.mode_epoch}"
-        return Refusal(ReplyCode.STALE_ROUND, reason)
     return None
 
 
+def _refuse_round(header: GradientHeader, acceptable: Acceptable) -> Refusal | None:
+    """Check the slot: not settled, not too old, not of the future, signed for this mode."""
+    settled = acceptable.recent.settled(header.round, header.worker)
+    if settled is not None:
+        return _refuse_settled(header, settled, acceptable.committed_round)
+    if header.round > acceptable.base_version + 1:
+        reason = f"round {header.round} has not begun; round {acceptable.round} collects"
+        return Refusal(ReplyCode.FUTURE_ROUND, reason)
+    lag = acceptable.round - header.round
+    if lag > acceptable.lag_max:
+        reason = f"round {header.round} is over; round {acceptable.round} collects"
+        if acceptable.lag_max:
+            reason += f" and takes gradients that are at most {acceptable.lag_max} versions old"
+        return Refusal(ReplyCode.STALE_ROUND, reason)
+    if header.mode_epoch != acceptable.mode_epoch:
+        reason = f"the mode is now {acceptable.mode}, mode epoch {acceptable.mode_epoch}"
+        return Refusal(ReplyCode.STALE_MODE, reason)
+    return None
+
+
+def _refuse_settled(
+    header: GradientHeader, settled: Settled, committed_round: int
+) -> Refusal:
+    if header.payload_root != settled.root:
+        reason = f"another gradient for round {header.round} came to round {settled.round}"
+    elif settled.is_counted and settled.round <= committed_round:
+        return Refusal(ReplyCode.COMMITTED, f"counted in round {settled.round}")
+    elif settled.is_counted:
+        reason = f"counted in round {settled.round}, which is not durable yet"
+        return Refusal(ReplyCode.DUPLICATE, reason)
+    else:
+        reason = f"it was refused in round {settled.round}"
+    return Refusal(ReplyCode.STALE_ROUND, reason)
+
+
 def _refuse_base(header: GradientHeader, acceptable: Acceptable) -> Refusal | None:
-    is_base = (header.base_version, header.base_digest) == (
-        acceptable.base_version,
-        acceptable.base_digest,
-    )
-    if is_base:
+    """Check that it was computed on the very version before its round."""
+    digest = acceptable.recent.digest_of(header.round - 1)
+    if digest is None:
+        reason = f"version {header.round - 1} is too long ago to be sure of it"
+        return Refusal(ReplyCode.STALE_ROUND, reason)
+    if (header.base_version, header.base_digest) == (header.round - 1, digest):
         return None
     reason = (
         f"computed on version {header.base_version} {header.base_digest.hex()[:12]}; "
-        f"the round's base is {acceptable.base_version} {acceptable.base_digest.hex()[:12]}"
+        f"the base of round {header.round} is {header.round - 1} {digest.hex()[:12]}"
     )
     return Refusal(ReplyCode.WRONG_BASE, reason)
 

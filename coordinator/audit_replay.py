@@ -6,15 +6,15 @@ must come out as the commit record has it, bit for bit on the same type of
 device; what does not is named. Several rounds in a row are replayed on one model.
 """
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 
-from pliska.aggregation import Aggregation, AggregationError, rule_named
+from pliska.aggregation import Aggregation, AggregationError
 from pliska.aggregation.report import Verdict
 from pliska.coordinator.annex import Annex
+from pliska.coordinator.combination import recombine
 from pliska.coordinator.commit import Commit, CommitRecord
 from pliska.coordinator.errors import DamagedStateError, NotKeptError
 from pliska.coordinator.model import TrainingModel
@@ -109,14 +109,9 @@ class Replay:
     def _round(self, commit: Commit, model: TrainingModel) -> Replayed:
         record = commit.record
         rows = self._rows(commit, model.dimension)
-        refused = {
-            each.worker: each.reason
-            for each in record.contributions
-            if each.verdict == Verdict.REFUSED
-        }
         differences = [_differs("parameters before", model.parameters_digest(), record.base_digest)]
         try:
-            aggregation = combined(record, rows, refused, model)
+            aggregation = recombine(record, rows, model.memory)
         except AggregationError as error:
             raise DamagedStateError(
                 f"the gradients of round {record.round} cannot be combined: {error}"
@@ -158,20 +153,6 @@ class Replay:
                 )
             found[contribution.worker] = header
         return found
-
-
-def combined(
-    record: CommitRecord,
-    rows: Mapping[str, torch.Tensor],
-    refused: Mapping[str, str],
-    model: TrainingModel,
-) -> Aggregation[torch.Tensor]:
-    """Combine rows by the rule that a record names, as its round did."""
-    parameters = {name: json.loads(value) for name, value in record.rule_parameters}
-    rule = rule_named(record.rule, **parameters)
-    return rule.aggregate(
-        list(rows.values()), list(rows), refused, seed=record.seed, memory=model.memory
-    )
 
 
 def _differs(what: str, found: bytes, expected: bytes) -> str:

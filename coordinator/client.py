@@ -61,12 +61,14 @@ class Version:
     """A committed version as it was downloaded; its parameters are in the caller's memory.
 
     Attributes:
+        mode_epoch: Of the mode in force; a gradient is signed for it.
         digest: Root of the hash tree that the parameters must have.
         is_final: No round follows.
     """
 
     version: int
     epoch: int
+    mode_epoch: int
     digest: bytes
     is_final: bool
 
@@ -176,6 +178,7 @@ class CoordinatorClient:
         return Version(
             version=_header(response, routes.VERSION, int),
             epoch=_header(response, routes.EPOCH, int),
+            mode_epoch=_header(response, routes.MODE_EPOCH, int),
             digest=_header(response, "etag", lambda tag: bytes.fromhex(tag.strip('"'))),
             is_final=_header(response, routes.FINAL, str) == "yes",
         )

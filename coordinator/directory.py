@@ -3,6 +3,7 @@
     jobs/<job>              the job file's text, written once
     jobs/<job>/commit       the signed record of the last committed round
     jobs/<job>/horizon      the version up to which no aggregate is needed (see `horizon`)
+    jobs/<job>/mode         how its rounds are run, once that was switched
     elections/jobs.<job>/   who leads and who stands by (see `pliska.locks`)
 
 Readable by anybody who reaches the store. Only the definition is written here;
@@ -10,17 +11,24 @@ the commit record is the committer's, the horizon the leader's too.
 """
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pliska.coordinator.commit import Commit
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import JobConflictError
+from pliska.coordinator.mode import Mode, ModeSetting
 from pliska.coordinator.wire.job import Job, parse_job
 from pliska.discovery import Keyring
 from pliska.locks import (
+    Absent,
     Backend,
+    Check,
     ConflictError,
+    Create,
     Record,
+    Unmodified,
+    Update,
     candidates,
     connect,
     current_leader,
@@ -105,6 +113,52 @@ class JobDirectory:
                 f"{job.source}: the store {self.backend.address} holds another job named "
                 f"{job.name!r}: give this one another name, or start it as it was"
             )
+
+    @property
+    def mode_key(self) -> str:
+        """Key of the mode that was asked for last."""
+        return f"{_JOBS}/{self.job}/mode"
+
+    def mode(self, job: Job) -> ModeSetting:
+        """Read the mode that was asked for last; at first the one that the job begins with.
+
+        Raises:
+            DamagedStateError: The record is no mode.
+        """
+        return self._mode(job)[0]
+
+    def switch_mode(
+        self, job: Job, mode: Mode, reason: str, checks: Sequence[Check] = ()
+    ) -> ModeSetting:
+        """Ask for another mode; the leader takes it up when it opens its next round.
+
+        Args:
+            job: The job.
+            mode: What is wanted.
+            reason: Who wants it and why.
+            checks: What must hold too, such as a leadership.
+
+        Returns:
+            What is asked for now: the setting that stood if it has this mode already.
+
+        Raises:
+            ConflictError: Somebody else switched at the same time, or a check failed.
+        """
+        before, record = self._mode(job)
+        if before.mode is mode:
+            return before
+        after = before.followed_by(mode, reason)
+        value = after.to_bytes()
+        change = Update(self.mode_key, value) if record else Create(self.mode_key, value)
+        unchanged = Unmodified(self.mode_key, record.modified) if record else Absent(self.mode_key)
+        self.backend.transact([*checks, unchanged], [change])
+        return after
+
+    def _mode(self, job: Job) -> tuple[ModeSetting, Record | None]:
+        record = self.backend.get(self.mode_key)
+        if record is None:
+            return ModeSetting(Mode(job.mode.start)), None
+        return ModeSetting.from_bytes(record.value), record
 
     def leader(self) -> Leader | None:
         """Look up who leads; None when nobody does."""

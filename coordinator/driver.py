@@ -15,31 +15,37 @@ from pliska.aggregation import AggregationError, GradientBuffer
 from pliska.coordinator.admission import Acceptable
 from pliska.coordinator.attendance import Attendance, arrivals
 from pliska.coordinator.audit_trail import AuditTrail
+from pliska.coordinator.floor import filter_faults
+from pliska.coordinator.frequency import is_too_frequent
+from pliska.coordinator.gathering import Gathering
 from pliska.coordinator.members import Members
 from pliska.coordinator.publisher import Publisher
+from pliska.coordinator.recent_rounds import RECENT_MAX
 from pliska.coordinator.reputation import quarantine
 from pliska.coordinator.round import advance, next_tick
 from pliska.coordinator.round_state import (
     Aggregate,
-    Aggregated,
     AggregationFailed,
     Answer,
     Commit,
     Committed,
     Effect,
     Event,
+    Filtered,
     MembersChanged,
     Offered,
     Opened,
     Phase,
     Publish,
+    Recall,
     Received,
     RoundOptions,
     RoundState,
+    Sealed,
     SlotState,
     Tick,
 )
-from pliska.coordinator.stepper import CLOSED_ROUNDS_MAX, SYNCHRONOUS, Stepper
+from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.wire import ReplyCode
 from pliska.coordinator.wire.thread import in_thread
 
@@ -90,9 +96,8 @@ class RoundDriver:
         self._now = now
         self._effects: asyncio.Queue[Effect | None] = asyncio.Queue()
         self._transfers: dict[str, asyncio.Task[Any]] = {}
-        self._arrived: dict[str, float] = {}
         self._closed_at: dict[int, float] = {}
-        self._quarantine = quarantine(stepper.standings, (), options.quorum)
+        self._quarantine = quarantine(stepper.standings, (), 0)
         self._is_over = False
 
     @property
@@ -102,21 +107,41 @@ class RoundDriver:
 
     def acceptable(self) -> Acceptable:
         """Return what a header must say at this moment."""
-        head = self._stepper.head
+        head, state = self._stepper.head, self._state
+        sealed = state.sealed.slots if state.sealed is not None else {}
+        gathering = self._gathering()
         return Acceptable(
             job=self._stepper.job.name,
             epoch=self._stepper.epoch,
-            round=self._state.round
-            if self._state.phase is not Phase.FINISHED
-            else head.version + 1,
-            mode=SYNCHRONOUS,
-            mode_epoch=0,
+            round=self._round_joined(gathering.lag_max),
+            mode=state.setting.mode,
+            mode_epoch=state.setting.mode_epoch,
             base_version=head.version,
             base_digest=head.parameters_digest,
-            closed=self._stepper.closed,
-            slot_taken_by=frozenset(self._state.slots),
+            lag_max=gathering.lag_max,
+            recent=self._stepper.recent,
+            committed_round=self._stepper.committed_version,
+            slot_taken_by=frozenset({*state.slots, *sealed}),
             quarantined=self._quarantine.kept_out,
+            too_frequent=self._too_frequent() if gathering.is_filtered else frozenset(),
         )
+
+    def _gathering(self) -> Gathering:
+        """How the round at hand fills."""
+        return self._options.gatherings.of(self._state.setting.mode, self._state.is_primed)
+
+    def _round_joined(self, lag_max: int) -> int:
+        """The round that a gradient which comes now would count in; none follows the last."""
+        if self._state.phase is Phase.FINISHED:
+            return self._stepper.head.version + 1
+        return self._state.joined if lag_max else self._state.round
+
+    def _too_frequent(self) -> frozenset[str]:
+        """The workers that must let others go first."""
+        members = self._state.members
+        f = filter_faults(self._stepper.combiner.rule.f, len(members))
+        accepted = self._stepper.recent.accepted(2 * f)
+        return frozenset(worker for worker in members if is_too_frequent(worker, accepted, f))
 
     def feed(self, event: Event) -> None:
         """Let the machine decide on an event; its effects run soon."""
@@ -131,9 +156,8 @@ class RoundDriver:
 
     def complete(self, offer: Offered) -> Answer:
         """Report a payload that is verified and lies in its row; ACCEPTED: the round counts it."""
-        self._arrived[offer.worker] = self._now() - self._state.since
         self._advance(Received(offer))
-        slot = self._state.slots.get(offer.worker)
+        slot = self._state.slot_of(offer.worker)
         if slot is not None and slot.state is SlotState.FROZEN:
             return Answer(ReplyCode.EQUIVOCATION, slot.reason)
         if slot is None or slot.offer != offer or slot.state is not SlotState.FILLED:
@@ -148,7 +172,8 @@ class RoundDriver:
     def members_changed(self) -> None:
         """Tell the machine who is here now, and not kept out."""
         present = self._members.present()
-        self._quarantine = quarantine(self._stepper.standings, present, self._options.quorum)
+        needed = self._gathering().workers_least
+        self._quarantine = quarantine(self._stepper.standings, present, needed)
         kept_out = self._quarantine.kept_out
         self._advance(MembersChanged({w: life for w, life in present.items() if w not in kept_out}))
 
@@ -206,7 +231,7 @@ class RoundDriver:
                     await self._execute(effect)
         finally:
             self._is_over = self._state.phase not in _ENDED
-            await self._end_transfers()
+            await self._end_transfers(set(self._transfers))
 
     def _patience_s(self) -> float:
         """How long until something must be looked at although nothing happened."""
@@ -248,7 +273,6 @@ class RoundDriver:
                 await in_thread(self._stepper.commit)
                 await self._hand_over_to_audits()
                 self._stepper.advance()
-                self._arrived.clear()
                 self._tell_changes()
                 self.members_changed()  # before the next round opens: it keeps others out
                 self._advance(Committed())
@@ -256,6 +280,8 @@ class RoundDriver:
                 is_final = self._state.phase is Phase.FINISHED
                 published = await in_thread(self._stepper.publish, is_final)
                 await self._publisher.publish(published)
+            case Recall():
+                await self._publisher.recall()
             case Opened() | Answer():
                 raise AssertionError("executed where the machine decided it")
 
@@ -267,31 +293,36 @@ class RoundDriver:
         await self._trail.rows_are_free()
 
     async def _aggregate(self, effect: Aggregate) -> None:
-        self._closed_at[self._state.round] = self._now()
-        self._closed_at.pop(self._state.round - CLOSED_ROUNDS_MAX, None)
-        await self._end_transfers()
+        sealed = effect.sealed
+        self._closed_at[sealed.round] = self._now()
+        self._closed_at.pop(sealed.round - RECENT_MAX, None)
+        # What arrives for the next round goes on arriving; its rows are not looked at here.
+        await self._end_transfers(set(self._transfers) - set(self._state.slots))
+        contributors = set(sealed.contributors)
+        rows = {e.worker: e.values for e in self._buffer.filled() if e.worker in contributors}
+        attendance = self._attendance(sealed)
         try:
-            await in_thread(
-                self._stepper.aggregate,
-                self._buffer,
-                effect.refused,
-                self._state.slots,
-                self._attendance(),
-            )
+            outcome = await in_thread(self._stepper.aggregate, sealed, rows, attendance)
         except AggregationError as error:
-            await self._trail.rows_are_free()
+            await self._give_rows_back(contributors)
             self._advance(AggregationFailed(str(error)))
         else:
-            self._advance(Aggregated())
+            if isinstance(outcome, Filtered):
+                await self._give_rows_back(contributors)
+            self._advance(outcome)
 
-    def _attendance(self) -> Attendance:
-        """Say who came to the round that was just sealed."""
-        state = self._state
-        filled = state.workers_in(SlotState.FILLED)
-        kept_out = set(self._quarantine.kept_out) - set(state.slots)
+    async def _give_rows_back(self, workers: set[str]) -> None:
+        """Free the rows of gradients that came to nothing."""
+        await self._trail.rows_are_free()
+        self._buffer.keep(set(self._buffer.workers) - workers)
+
+    def _attendance(self, sealed: Sealed) -> Attendance:
+        """Say who came to a round."""
+        kept_out = set(self._quarantine.kept_out) - set(sealed.slots)
+        turns = {w: slot.turn_s for w, slot in sealed.slots.items() if slot.turn_s is not None}
         return Attendance(
-            arrivals=arrivals({worker: self._arrived[worker] for worker in filled}),
-            absent=tuple(sorted(set(state.members) - set(state.slots) - kept_out)),
+            arrivals=arrivals({w: turns[w] for w in sealed.contributors if w in turns}),
+            absent=tuple(sorted(set(sealed.members) - set(sealed.slots) - kept_out)),
             excluded=tuple(sorted(kept_out)),
             spared=tuple(sorted(self._quarantine.spared)),
         )
@@ -308,9 +339,9 @@ class RoundDriver:
                 change.reason,
             )
 
-    async def _end_transfers(self) -> None:
-        """Break off what is still being received; after this, rows change no more."""
-        transfers = set(self._transfers.values())
+    async def _end_transfers(self, workers: set[str]) -> None:
+        """Break off what these are still sending; after this, their rows change no more."""
+        transfers = {self._transfers[worker] for worker in workers}
         for transfer in transfers:
             transfer.cancel()
         if transfers:

@@ -138,13 +138,16 @@ class Intake:
             check_sizes(header, self.manifest, body.remaining)
         except RefusedError as error:
             return self._answer(verified, error.code, str(error))
-        offer = Offered(header.worker, header.incarnation, header.payload_root, verified.signed)
+        offer = Offered(
+            header.worker, header.incarnation, header.payload_root, header.round, verified.signed
+        )
         answer = self.driver.offer(offer)
         self.members.use_seq(header.worker, header.seq)
         if answer.code is ReplyCode.DUPLICATE:
             return self._repeat(verified, offer, answer.reason)
         if answer.code is ReplyCode.EQUIVOCATION:
-            self.trail.equivocated(self.driver.state.slots[header.worker].offer.header, verified)
+            slot = self.driver.state.slot_of(header.worker)
+            self.trail.equivocated(slot.offer.header if slot else None, verified)
         if answer.code is not ReplyCode.ACCEPTED:
             return self._answer(verified, answer.code, answer.reason)
         return await self._take(verified, offer, body)
@@ -160,6 +163,11 @@ class Intake:
             return self._answer(verified, ReplyCode.BUSY, reason)
         filled = await self.driver.transfer(header.worker, self._fill(verified, offer, body))
         answer = filled or Answer(ReplyCode.STALE_ROUND, "the round closed before it was complete")
+        if answer.code is ReplyCode.STALE_ROUND:
+            # The mode may have changed meanwhile: then it may be signed again.
+            refusal = self._refuse_claim(header, verified.signed.key_id)
+            if refusal is not None and refusal.code is ReplyCode.STALE_MODE:
+                answer = Answer(refusal.code, refusal.reason)
         reply = self._answer(verified, answer.code, answer.reason)
         if answer.code in _SETTLED and reply.receipt is not None:
             self._receipts[header.worker] = (offer, reply.receipt)
@@ -248,6 +256,7 @@ class Intake:
             version=acceptable.base_version,
             digest=acceptable.base_digest,
             mode=acceptable.mode,
+            mode_epoch=acceptable.mode_epoch,
             retry_after_s=RETRY_AFTER_S if can_retry else None,
             receipt=receipt,
         )

@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pliska.aggregation import GradientBuffer, rule_named
@@ -20,6 +20,7 @@ from pliska.coordinator.audit_keys import KeyBook
 from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.checkpoint import Checkpoint
 from pliska.coordinator.checkpoint_writer import CheckpointWriter
+from pliska.coordinator.combiner import Combiner
 from pliska.coordinator.commit import Commit
 from pliska.coordinator.committer import Committer
 from pliska.coordinator.directory import JobDirectory
@@ -34,8 +35,10 @@ from pliska.coordinator.joining import Joining
 from pliska.coordinator.ledger import Ledger, NoCopies, due
 from pliska.coordinator.kept_job import KeptJob
 from pliska.coordinator.members import Member, Members
+from pliska.coordinator.mode import ModeSetting
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published, Publisher
+from pliska.coordinator.recent_rounds import read_recent_rounds
 from pliska.coordinator.recovery import recover
 from pliska.coordinator.retention import horizon_of
 from pliska.coordinator.round_state import Phase, RoundOptions, RoundState
@@ -113,12 +116,16 @@ class Leading:
             head,
             due(job.durable.every, job.checkpoint.every, job.rounds.count),
         )
+        rule = rule_named(job.rule.name, **job.rule.parameters)
+        options = RoundOptions.of_job(job, rule, self.members.members_max)
+        recent = read_recent_rounds(head, model.parameters_digest(), self._archive.log)
         self._stepper = Stepper(
             job=job,
             epoch=leadership.epoch,
-            rule=rule_named(job.rule.name, **job.rule.parameters),
+            combiner=Combiner(job, rule, options.gatherings),
             model=model,
             head=head,
+            recent=recent,
             standings=_standings(head, means),
             ledger=self._ledger,
             storage=means.storage,
@@ -126,7 +133,7 @@ class Leading:
             signer=means.signer,
             wall_time=time.time,
         )
-        state = _first_state(job, head, means.now())
+        state = _first_state(job, head, means.directory.mode(job), means.now())
         self._was_finished = state.phase is Phase.FINISHED
         self.publisher = Publisher(self._stepper.publish(self._was_finished))
         buffer = GradientBuffer(self.members.members_max, model.dimension)
@@ -135,7 +142,7 @@ class Leading:
             self._stepper.convict(conviction)
         self._driver = RoundDriver(
             state=state,
-            options=_options(job),
+            options=options,
             stepper=self._stepper,
             buffer=buffer,
             members=self.members,
@@ -188,6 +195,11 @@ class Leading:
             await self.publisher.close()
             await self._trail.close()
             await in_thread(self._finish_writing)
+
+    @property
+    def mode_epoch(self) -> int:
+        """Of the mode in force."""
+        return self._driver.state.setting.mode_epoch
 
     def heard_from(self, member: Member) -> None:
         """Renew a member's lease."""
@@ -321,23 +333,14 @@ def _signed_by(keyring: Keyring, key_id: str) -> bytes | None:
     return key.public_key if key is not None and key.role is Role.COORDINATOR else None
 
 
-def _first_state(job: Job, head: Commit | None, now: float) -> RoundState:
+def _first_state(job: Job, head: Commit | None, setting: ModeSetting, now: float) -> RoundState:
     """Begin a fresh job with all its workers, one taken over with those of its last round."""
+    begun = RoundState(1, job.rounds.workers, since=now, setting=setting, requested=setting)
     if head is None:
-        return RoundState(round=1, expected=job.rounds.workers, since=now)
+        return begun
     record = head.record
     if record.round >= job.rounds.count:
         reason = f"finished after {record.round} rounds"
-        return RoundState(record.round, 0, since=now, phase=Phase.FINISHED, reason=reason)
-    return RoundState(record.round + 1, len(record.contributions), since=now)
-
-
-def _options(job: Job) -> RoundOptions:
-    rounds = job.rounds
-    return RoundOptions(
-        workers=rounds.workers,
-        quorum=rounds.quorum,
-        soft_deadline_s=rounds.soft_deadline_s,
-        deadline_s=rounds.deadline_s,
-        rounds=rounds.count,
-    )
+        finished = replace(begun, round=record.round, expected=0, phase=Phase.FINISHED)
+        return replace(finished, reason=reason)
+    return replace(begun, round=record.round + 1, expected=len(record.contributions))

@@ -59,13 +59,23 @@ class ModeSetting:
         """
         try:
             fields = json.loads(data[:MODE_BYTES_MAX])
-            mode, mode_epoch, reason = fields["mode"], fields["mode_epoch"], fields["reason"]
-            if type(mode_epoch) is not int or not 0 <= mode_epoch <= U64_MAX:
-                raise ValueError(f"its mode epoch is {mode_epoch!r}")
-            if not isinstance(reason, str) or len(reason) > REASON_CHARACTERS_MAX:
-                raise ValueError("its reason is no text, or too long")
-            return cls(Mode(mode), mode_epoch, reason)
+            return cls(
+                Mode(fields["mode"]), _epoch(fields["mode_epoch"]), _reason(fields["reason"])
+            )
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DamagedStateError(
-                f"the job's mode in the store cannot be read: {error}; set it with `pliska job mode`"
+                f"the job's mode in the store cannot be read: {error}; "
+                "set it anew with `pliska job mode`"
             ) from error
+
+
+def _epoch(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= U64_MAX:
+        raise ValueError(f"its mode epoch is {value!r}")
+    return value
+
+
+def _reason(value: object) -> str:
+    if not isinstance(value, str) or len(value) > REASON_CHARACTERS_MAX:
+        raise ValueError("its reason is no text, or too long")
+    return value

@@ -34,6 +34,7 @@ class Publisher:
         """Begin with the version that the leader has recovered."""
         self._published = published
         self._is_closed = False
+        self._recalls = 0
         self._changed = asyncio.Condition()
 
     @property
@@ -47,6 +48,12 @@ class Publisher:
             self._published = published
             self._changed.notify_all()
 
+    async def recall(self) -> None:
+        """Send all away who wait, so that they send their gradients again."""
+        async with self._changed:
+            self._recalls += 1
+            self._changed.notify_all()
+
     async def close(self) -> None:
         """Send all away who wait: this leader publishes nothing more."""
         async with self._changed:
@@ -55,10 +62,15 @@ class Publisher:
 
     async def newer_than(self, version: int, timeout_s: float) -> Published | None:
         """Wait for a version above `version`; None when none came in time, or none will."""
+        recalls = self._recalls
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(
-                    lambda: self._is_closed or self._published.version > version
+                    lambda: (
+                        self._is_closed
+                        or self._recalls != recalls
+                        or self._published.version > version
+                    )
                 )
         except TimeoutError:
             return None

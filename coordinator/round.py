@@ -1,13 +1,18 @@
 """One job's rounds as a pure state machine: `(state, event, now) -> (state, effects)`.
 
-It decides when a round opens, which gradient takes a slot, when the round
-closes and what happens when it cannot be finished. Each state carries the
-reason for it. There is no I/O, no clock and no thread here:
-`coordinator.driver` feeds it events and executes the effects.
+It decides when a round opens and closes, and what happens when it cannot be
+finished; which gradient takes a slot is `slots`. Each state carries the reason
+for it. There is no I/O, no clock and no thread here: `coordinator.driver` feeds
+it events and executes the effects.
 
     WAITING -> COLLECTING -> AGGREGATING -> COMMITTING -> WAITING (next round)
                     ^             |                           |
                     +--- aborted -+                           +-> FINISHED | HALTED
+
+There is one machine for all modes; what differs between them are the numbers in
+`gathering`. A mode that was asked for is taken up when a round opens. Where
+gradients may be older than the round, those that arrive while one is being
+aggregated go into the next.
 
 A round that runs short of workers is not lost: it keeps the gradients it has,
 reopens with the workers that are there, and says what it waits for. One whose
@@ -15,34 +20,41 @@ rows cannot be aggregated is aborted with a reason and collected again; nothing
 falls back to the mean.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from pliska.coordinator.gathering import Gathering
+from pliska.coordinator.mode import Mode, ModeSetting
 from pliska.coordinator.round_state import (
     Aggregate,
     Aggregated,
     AggregationFailed,
-    Answer,
     Broken,
     Commit,
     Committed,
+    Effect,
     Event,
+    Filtered,
     MembersChanged,
+    ModeRequested,
     Offered,
     Opened,
     Phase,
     Publish,
+    Recall,
     Received,
     Refused,
     RoundOptions,
     RoundState,
+    Sealed,
     Slot,
     SlotState,
     Step,
     Tick,
+    workers_in,
 )
-from pliska.coordinator.wire import ReplyCode
-
-_SPENT = (SlotState.REFUSED, SlotState.FROZEN)
+from pliska.coordinator.slots import fill_slot, offer_slot, release_slot
+from pliska.coordinator.soft_deadline import soft_deadline_s
 
 
 def advance(state: RoundState, event: Event, now: float, options: RoundOptions) -> Step:
@@ -59,35 +71,59 @@ def advance(state: RoundState, event: Event, now: float, options: RoundOptions) 
         effects to execute in order.
     """
     match event:
+        case Tick():
+            return _settle(state, now, options)
         case MembersChanged(present):
             return _settle(replace(state, present=dict(present)), now, options)
-        case Offered():
-            return _offer(state, event, now, options)
-        case Received(offer):
-            return _fill(state, Slot(offer, SlotState.FILLED), now, options)
-        case Refused(offer, reason):
-            return _fill(state, Slot(offer, SlotState.REFUSED, reason), now, options)
-        case Broken(offer):
-            return _release(state, offer)
+        case ModeRequested(setting):
+            return _request(state, setting, now, options)
+        case Offered() | Received() | Refused() | Broken():
+            step = _turn_to_slot(state, event, now, _gathering(state, options).lag_max)
+            return _settled(step, state, now, options)
         case Aggregated():
             return _prepared(state, now)
         case AggregationFailed(reason):
             return _abort(state, reason, now, options)
+        case Filtered(reasons):
+            return _filtered(state, reasons, now, options)
         case Committed():
             return _committed(state, now, options)
-        case Tick():
-            return _settle(state, now, options)
 
 
 def next_tick(state: RoundState, options: RoundOptions) -> float | None:
     """Return when a `Tick` is due if nothing else happens, or None."""
     if state.phase is Phase.WAITING:
-        enough = len(state.present) >= options.quorum
-        return state.since + options.soft_deadline_s if enough else None
+        shortage = _next_gathering(state, options).shortage_of_workers(len(state.present))
+        return state.since + options.soft_deadline_s if shortage is None else None
     if state.phase is Phase.COLLECTING:
-        short = state.arrived() < options.quorum
-        return state.since + (options.deadline_s if short else options.soft_deadline_s)
+        is_short = _gathering(state, options).shortage(_rows(state, options)) is not None
+        return state.since + (options.deadline_s if is_short else state.soft_deadline_s)
     return None
+
+
+def _gathering(state: RoundState, options: RoundOptions) -> Gathering:
+    """How the round at hand fills."""
+    return options.gatherings.of(state.setting.mode, state.is_primed)
+
+
+def _next_gathering(state: RoundState, options: RoundOptions) -> Gathering:
+    """How the next round to be opened will fill."""
+    is_primed = state.is_primed and state.requested == state.setting
+    return options.gatherings.of(state.requested.mode, is_primed)
+
+
+def _rows(state: RoundState, options: RoundOptions) -> int:
+    settled = [w for w, slot in state.slots.items() if slot.state is not SlotState.RECEIVING]
+    filled = workers_in(state.slots, SlotState.FILLED)
+    return _gathering(state, options).rows(settled, filled, state.places)
+
+
+def _request(state: RoundState, setting: ModeSetting, now: float, options: RoundOptions) -> Step:
+    if setting.mode_epoch <= state.requested.mode_epoch:
+        return Step(state)
+    requested = replace(state, requested=setting)
+    # A round that is open stays what it is: its gradients were signed for that.
+    return _settle(requested, now, options) if state.phase is Phase.WAITING else Step(requested)
 
 
 def _settle(state: RoundState, now: float, options: RoundOptions) -> Step:
@@ -99,53 +135,112 @@ def _settle(state: RoundState, now: float, options: RoundOptions) -> Step:
     return Step(state)
 
 
+def _settled(step: Step, before: RoundState, now: float, options: RoundOptions) -> Step:
+    """Open or close the round where a step changed anything."""
+    if step.state is before:
+        return step
+    settled = _settle(step.state, now, options)
+    return Step(settled.state, (*step.effects, *settled.effects))
+
+
+def _turn_to_slot(
+    state: RoundState, event: Offered | Received | Refused | Broken, now: float, lag_max: int
+) -> Step:
+    match event:
+        case Offered():
+            return offer_slot(state, event, lag_max)
+        case Received(offer):
+            return Step(fill_slot(state, Slot(offer, SlotState.FILLED), now, lag_max))
+        case Refused(offer, reason):
+            return Step(fill_slot(state, Slot(offer, SlotState.REFUSED, reason), now, lag_max))
+        case Broken(offer):
+            return Step(release_slot(state, offer))
+
+
 def _open_when_ready(state: RoundState, now: float, options: RoundOptions) -> Step:
     there = len(state.present)
-    if there < options.quorum:
-        # The wait for more begins when the quorum is there.
-        reason = f"waits for workers: {there} of {options.quorum} are here"
-        return Step(replace(state, since=now, reason=reason))
+    shortage = _next_gathering(state, options).shortage_of_workers(there)
+    if shortage is not None:
+        # The wait for more begins when there are enough.
+        return Step(replace(state, since=now, reason=f"waits for workers: {shortage}"))
     waited = now - state.since >= options.soft_deadline_s
     if there < state.expected and not waited:
         reason = f"waits for more workers: {there} of {state.expected} are here"
         return Step(replace(state, reason=reason))
-    return _open(state, now)
+    return _open(state, now, options)
 
 
-def _open(state: RoundState, now: float) -> Step:
+def _open(state: RoundState, now: float, options: RoundOptions) -> Step:
+    """Open the round in the mode that was asked for, with those who are here."""
+    gathering = _next_gathering(state, options)
+    is_switched = state.requested != state.setting
+    # Gradients that were signed for another mode, or are too old for this one, end here.
+    slots = {
+        worker: slot
+        for worker, slot in state.slots.items()
+        if not is_switched and state.round - slot.offer.round <= gathering.lag_max
+    }
     opened = replace(
         state,
         phase=Phase.COLLECTING,
         attempt=state.attempt + 1,
         since=now,
         members=dict(state.present),
+        slots=slots,
+        setting=state.requested,
+        is_primed=state.is_primed and not is_switched,
+        places=gathering.places({*state.present, *slots}),
+        soft_deadline_s=soft_deadline_s(
+            state.turns.seconds(),
+            options.soft_deadline_s,
+            options.deadline_s,
+            options.soft_deadline_spread,
+        ),
+        opened_at={
+            number: at
+            for number, at in {state.round: now, **state.opened_at}.items()
+            if state.round - number <= gathering.lag_max
+        },
         reason=f"collects from {len(state.present)} workers",
     )
-    return Step(opened, (Opened(tuple(sorted(state.slots))),))
+    effects: tuple[Effect, ...] = (Opened(tuple(sorted(slots))),)
+    if len(slots) < len(state.slots):
+        effects = (*effects, Recall())
+    closed = _close_when_ready(opened, now, options)
+    return Step(closed.state, (*effects, *closed.effects))
 
 
 def _close_when_ready(state: RoundState, now: float, options: RoundOptions) -> Step:
-    arrived = state.arrived()
+    gathering, rows = _gathering(state, options), _rows(state, options)
+    shortage = gathering.shortage(rows)
     age = now - state.since
-    outstanding = [
-        worker
-        for worker, incarnation in state.members.items()
-        if state.present.get(worker) == incarnation and _is_unsettled(state, worker)
-    ]
-    if arrived >= options.quorum and (not outstanding or age >= options.soft_deadline_s):
-        return _seal(state, now)
+    outstanding = _outstanding(state)
+    if shortage is None:
+        is_due = not outstanding or age >= state.soft_deadline_s
+        return _seal(state, now, options) if gathering.is_full(rows) or is_due else Step(state)
+    is_over = age >= options.deadline_s
+    if gathering.is_filtered and (is_over or (state.slots and not outstanding)):
+        return _prime_again(state, now, options)
     joined = any(
         state.members.get(worker) != incarnation and _is_unsettled(state, worker)
         for worker, incarnation in state.present.items()
     )
-    short = f"{arrived} of {options.quorum} gradients"
     if not outstanding and joined:
-        return _reopen(state, f"reopens with new workers: {short}", now, options)
-    if age >= options.deadline_s:
-        return _reopen(state, f"reopens after {options.deadline_s:g} s with {short}", now, options)
+        return _reopen(state, f"reopens with new workers: {shortage}", now, options)
+    if is_over:
+        return _reopen(state, f"reopens after {options.deadline_s:g} s: {shortage}", now, options)
     if not outstanding:
-        return Step(replace(state, reason=f"waits for workers to join: {short}"))
+        return Step(replace(state, reason=f"waits for workers to join: {shortage}"))
     return Step(state)
+
+
+def _outstanding(state: RoundState) -> list[str]:
+    """List the members whose gradient may still come."""
+    return [
+        worker
+        for worker, incarnation in state.members.items()
+        if state.present.get(worker) == incarnation and _is_unsettled(state, worker)
+    ]
 
 
 def _is_unsettled(state: RoundState, worker: str) -> bool:
@@ -153,87 +248,51 @@ def _is_unsettled(state: RoundState, worker: str) -> bool:
     return worker not in state.slots or state.slots[worker].state is SlotState.RECEIVING
 
 
-def _seal(state: RoundState, now: float) -> Step:
-    refused = {w: s.reason for w, s in state.slots.items() if s.state in _SPENT}
-    contributors = state.workers_in(SlotState.FILLED)
-    sealed = replace(
+def _seal(state: RoundState, now: float, options: RoundOptions) -> Step:
+    gathering = _gathering(state, options)
+    arriving = {w: s for w, s in state.slots.items() if s.state is SlotState.RECEIVING}
+    turns = state.turns
+    if gathering.lag_max == 0:
+        # What has not come by now never will: it counts as the time it has taken so far.
+        for worker in _outstanding(state):
+            turns = turns.followed_by(worker, now - state.opened_at[state.round])
+    sealed = Sealed(
+        round=state.round,
+        since=state.since,
+        setting=state.setting,
+        members=state.members,
+        slots={w: s for w, s in state.slots.items() if w not in arriving},
+        places=state.places,
+        is_filtered=gathering.is_filtered,
+    )
+    closed = replace(
         state,
         phase=Phase.AGGREGATING,
         since=now,
-        reason=f"aggregates {len(contributors)} gradients, {len(refused)} refused",
+        slots=arriving if gathering.lag_max else {},
+        sealed=sealed,
+        turns=turns,
+        reason=f"aggregates {len(sealed.contributors)} gradients, {len(sealed.refused)} refused",
     )
-    return Step(sealed, (Aggregate(contributors, refused),))
+    return Step(closed, (Aggregate(sealed),))
 
 
 def _reopen(state: RoundState, reason: str, now: float, options: RoundOptions) -> Step:
-    waiting = replace(state, phase=Phase.WAITING, since=now, expected=options.quorum)
+    """Open the same round again with those who are here, or wait for more of them."""
+    needed = _next_gathering(state, options).rows_least
+    waiting = replace(state, phase=Phase.WAITING, since=now, expected=needed)
     step = _open_when_ready(waiting, now, options)
     return Step(replace(step.state, reason=f"{reason}; {step.state.reason}"), step.effects)
 
 
-def _offer(state: RoundState, offer: Offered, now: float, options: RoundOptions) -> Step:
-    slot = state.slots.get(offer.worker)
-    if slot is not None and slot.offer == offer:
-        return Step(state, (_repeated(slot),))
-    if state.phase is Phase.WAITING:
-        return Step(state, (Answer(ReplyCode.BUSY, f"round {state.round} {state.reason}"),))
-    if state.phase is not Phase.COLLECTING:
-        return Step(state, (Answer(ReplyCode.STALE_ROUND, f"round {state.round} is closed"),))
-    if state.members.get(offer.worker) != offer.incarnation:
-        reason = "joined after the round opened; the next round takes it in"
-        return Step(state, (Answer(ReplyCode.BUSY, reason),))
-    if slot is None or _is_abandoned(slot, offer):
-        taken = _with_slot(state, Slot(offer, SlotState.RECEIVING))
-        return Step(taken, (Answer(ReplyCode.ACCEPTED),))
-    if slot.offer.incarnation != offer.incarnation:
-        reason = "an earlier life of this worker has filled the slot"
-        return Step(state, (Answer(ReplyCode.DUPLICATE, reason),))
-    reason = f"two different gradients were signed for round {state.round}"
-    frozen = _with_slot(state, Slot(slot.offer, SlotState.FROZEN, reason))
-    settled = _settle(frozen, now, options)
-    return Step(settled.state, (Answer(ReplyCode.EQUIVOCATION, reason), *settled.effects))
-
-
-def _repeated(slot: Slot) -> Answer:
-    """Answer an offer that was made before, so that a worker may always try again."""
-    match slot.state:
-        case SlotState.RECEIVING:
-            return Answer(ReplyCode.BUSY, "this gradient is still being received")
-        case SlotState.FROZEN:
-            return Answer(ReplyCode.EQUIVOCATION, slot.reason)
-        case SlotState.FILLED | SlotState.REFUSED:
-            return Answer(ReplyCode.DUPLICATE, slot.reason)
-
-
-def _is_abandoned(slot: Slot, offer: Offered) -> bool:
-    """Whether the slot waits for a payload that a process that is gone was sending."""
-    return slot.state is SlotState.RECEIVING and slot.offer.incarnation != offer.incarnation
-
-
-def _fill(state: RoundState, slot: Slot, now: float, options: RoundOptions) -> Step:
-    if not _is_receiving(state, slot.offer):
-        return Step(state)
-    return _settle(_with_slot(state, slot), now, options)
-
-
-def _release(state: RoundState, offer: Offered) -> Step:
-    if not _is_receiving(state, offer):
-        return Step(state)
-    return Step(replace(state, slots={w: s for w, s in state.slots.items() if w != offer.worker}))
-
-
-def _is_receiving(state: RoundState, offer: Offered) -> bool:
-    slot = state.slots.get(offer.worker)
-    return (
-        state.phase is Phase.COLLECTING
-        and slot is not None
-        and slot.offer == offer
-        and slot.state is SlotState.RECEIVING
-    )
-
-
-def _with_slot(state: RoundState, slot: Slot) -> RoundState:
-    return replace(state, slots={**state.slots, slot.offer.worker: slot})
+def _prime_again(state: RoundState, now: float, options: RoundOptions) -> Step:
+    """Let the rule decide a round in which nobody passed the filter, so that it is not the last."""
+    outvoted = workers_in(state.slots, SlotState.OUTVOTED)
+    others = {worker: slot for worker, slot in state.slots.items() if worker not in outvoted}
+    unprimed = replace(state, is_primed=False, slots=others)
+    reason = f"nobody passed the filter, {len(outvoted)} tried: the rule decides this round"
+    step = _reopen(unprimed, reason, now, options)
+    return Step(step.state, (*step.effects, Recall()))
 
 
 def _prepared(state: RoundState, now: float) -> Step:
@@ -247,11 +306,35 @@ def _abort(state: RoundState, reason: str, now: float, options: RoundOptions) ->
     if state.phase is not Phase.AGGREGATING:
         return Step(state)
     aborts = state.aborts + 1
-    cleared = replace(state, slots={}, aborts=aborts, since=now)
+    cleared = replace(state, sealed=None, aborts=aborts, since=now)
     if aborts >= options.aborts_max:
         halted = f"halted after {aborts} aborts in a row of round {state.round}: {reason}"
-        return Step(replace(cleared, phase=Phase.HALTED, reason=halted))
-    return _reopen(cleared, f"aborted: {reason}", now, options)
+        return Step(replace(cleared, phase=Phase.HALTED, slots={}, reason=halted))
+    step = _reopen(cleared, f"aborted: {reason}", now, options)
+    return Step(step.state, (*step.effects, Recall()))
+
+
+def _filtered(
+    state: RoundState, reasons: Mapping[str, str], now: float, options: RoundOptions
+) -> Step:
+    """Go on collecting: the sealed gradients have had their say, and none counts."""
+    if state.phase is not Phase.AGGREGATING or state.sealed is None:
+        return Step(state)
+    judged = {
+        worker: replace(slot, state=SlotState.OUTVOTED, reason=reasons[worker])
+        if worker in reasons
+        else slot
+        for worker, slot in state.sealed.slots.items()
+    }
+    collecting = replace(
+        state,
+        phase=Phase.COLLECTING,
+        since=state.sealed.since,
+        slots={**judged, **state.slots},
+        sealed=None,
+        reason=f"goes on: {len(reasons)} gradients did not pass the filter",
+    )
+    return _settle(collecting, now, options)
 
 
 def _committed(state: RoundState, now: float, options: RoundOptions) -> Step:
@@ -259,10 +342,18 @@ def _committed(state: RoundState, now: float, options: RoundOptions) -> Step:
         return Step(state)
     if state.round >= options.rounds:
         reason = f"finished after {state.round} rounds"
-        finished = replace(state, phase=Phase.FINISHED, since=now, slots={}, reason=reason)
-        return Step(finished, (Publish(),))
-    waiting = RoundState(
-        round=state.round + 1, expected=options.quorum, since=now, present=state.present
+        finished = replace(state, phase=Phase.FINISHED, since=now, slots={}, sealed=None)
+        return Step(replace(finished, reason=reason), (Publish(),))
+    waiting = replace(
+        state,
+        round=state.round + 1,
+        phase=Phase.WAITING,
+        expected=_next_gathering(state, options).rows_least,
+        since=now,
+        attempt=0,
+        aborts=0,
+        sealed=None,
+        is_primed=state.setting.mode is Mode.ASYNCHRONOUS,
     )
     step = _open_when_ready(waiting, now, options)
     return Step(step.state, (Publish(), *step.effects))

@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
+from pliska.aggregation import Rule
+from pliska.coordinator.gathering import Gatherings
+from pliska.coordinator.mode import ModeSetting
+from pliska.coordinator.turns import Turns
 from pliska.coordinator.wire import ReplyCode, Signed
+from pliska.coordinator.wire.job import Job
 
 
 class Phase(StrEnum):
@@ -34,52 +39,126 @@ class SlotState(StrEnum):
     """Its content was bad; the worker has spent its vote."""
     FROZEN = auto()
     """Two different signed gradients for one slot; neither counts."""
+    OUTVOTED = auto()
+    """It did not pass the Lipschitz filter; an honest one may not."""
+
+
+_REFUSED = frozenset({SlotState.REFUSED, SlotState.FROZEN})
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A verified header of this round asks for its worker's slot.
+    """A verified header asks for its worker's slot.
 
     Attributes:
+        round: That the gradient was made for, one more than its base version.
+            With the worker it names the slot: a worker has one gradient for
+            each version, whichever round counts it.
         header: As it was signed; the same gradient may come under several.
     """
 
     worker: str
     incarnation: bytes
     root: bytes
+    round: int
     header: Signed | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The first verified offer of a worker for this round, and what became of it."""
+    """The first verified offer of a worker for a version, and what became of it.
+
+    Attributes:
+        turn_s: Seconds from the opening of the offer's round to the whole
+            payload; None while it is not here, or where that opening is forgotten.
+    """
 
     offer: Offered
     state: SlotState
     reason: str = ""
+    turn_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RoundOptions:
-    """How many workers a round needs and how long it waits.
+    """How the rounds of each mode fill and how long they wait.
 
     Attributes:
         workers: The first round opens at once when so many are there.
-        quorum: Gradients that a round needs, those of bad content included,
-            since each spends one of the rule's f.
-        soft_deadline_s: After this long the round closes with the quorum;
-            a round also opens with the quorum after waiting this long for more.
-        deadline_s: After this long without the quorum the round reopens.
+        gatherings: How rounds fill, by mode.
+        soft_deadline_s: After this long at least a round closes with what it
+            needs; it also opens after waiting this long for more workers.
+        deadline_s: After this long without what it needs it reopens.
+        soft_deadline_spread: See `soft_deadline`.
         rounds: The job ends after this many.
         aborts_max: Aborts in a row after which the job halts.
     """
 
     workers: int
-    quorum: int
+    gatherings: Gatherings
     soft_deadline_s: float
     deadline_s: float
     rounds: int
+    soft_deadline_spread: float = 5.0
     aborts_max: int = 5
+
+    @classmethod
+    def of_job(cls, job: Job, rule: Rule, workers_max: int) -> "RoundOptions":
+        """Read them off a job; see `Gatherings.of_job`."""
+        rounds = job.rounds
+        return cls(
+            workers=rounds.workers,
+            gatherings=Gatherings.of_job(job, rule, workers_max),
+            soft_deadline_s=rounds.soft_deadline_s,
+            deadline_s=rounds.deadline_s,
+            rounds=rounds.count,
+            soft_deadline_spread=rounds.soft_deadline_spread,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A closed round, which is being aggregated and committed.
+
+    Attributes:
+        since: When it opened last.
+        setting: The mode that it was run in.
+        members: The snapshot at which it opened.
+        slots: Of every worker that had its say, whatever became of it.
+        places: The buffer of each worker; empty where each row stands alone.
+        is_filtered: Whether the Lipschitz filter protects it, and not the rule.
+    """
+
+    round: int
+    since: float
+    setting: ModeSetting
+    members: Mapping[str, bytes]
+    slots: Mapping[str, Slot]
+    places: Mapping[str, int] = field(default_factory=dict)
+    is_filtered: bool = False
+
+    @property
+    def contributors(self) -> tuple[str, ...]:
+        """The workers whose rows are to be combined, in canonical order."""
+        return workers_in(self.slots, SlotState.FILLED)
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """Why, by worker whose gradient was no gradient; each spends one of the rule's f."""
+        return {
+            worker: slot.reason for worker, slot in self.slots.items() if slot.state in _REFUSED
+        }
+
+    @property
+    def outvoted(self) -> Mapping[str, str]:
+        """Why, by worker whose gradient did not pass the filter before."""
+        return {
+            w: slot.reason for w, slot in self.slots.items() if slot.state is SlotState.OUTVOTED
+        }
+
+    def lag(self, worker: str) -> int:
+        """Return how many versions the model advanced since the base of this worker's gradient."""
+        return self.round - self.slots[worker].offer.round
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +173,16 @@ class RoundState:
         since: When the phase began, seconds on the caller's clock.
         attempt: Counts reopenings of this round, from 1.
         aborts: Aborts in a row.
+        slots: Of the gradients that the round at hand may count; while it is
+            being aggregated, of those that the next one may.
+        sealed: The round that is being aggregated and committed.
+        setting: The mode in force, taken up when the round opened.
+        requested: The mode asked for last; taken up when a round opens.
+        is_primed: Whether the Lipschitz filter has gradients to compare with.
+        places: The buffer of each worker; empty where each row stands alone.
+        soft_deadline_s: Of the round at hand.
+        opened_at: When the rounds opened whose gradients may still count.
+        turns: How long gradients took.
     """
 
     round: int
@@ -105,15 +194,31 @@ class RoundState:
     present: Mapping[str, bytes] = field(default_factory=dict)
     members: Mapping[str, bytes] = field(default_factory=dict)
     slots: Mapping[str, Slot] = field(default_factory=dict)
+    sealed: Sealed | None = None
+    setting: ModeSetting = field(default_factory=ModeSetting)
+    requested: ModeSetting = field(default_factory=ModeSetting)
+    is_primed: bool = False
+    places: Mapping[str, int] = field(default_factory=dict)
+    soft_deadline_s: float = 0.0
+    opened_at: Mapping[int, float] = field(default_factory=dict)
+    turns: Turns = field(default_factory=Turns)
     reason: str = "waiting for workers"
 
-    def arrived(self) -> int:
-        """Count the slots that are settled, whatever became of them."""
-        return sum(slot.state is not SlotState.RECEIVING for slot in self.slots.values())
+    @property
+    def joined(self) -> int:
+        """The round that a gradient which is offered now would count in."""
+        return self.round if self.sealed is None else self.round + 1
 
-    def workers_in(self, slot_state: SlotState) -> tuple[str, ...]:
-        """List the workers whose slot has this state, in canonical order."""
-        return tuple(sorted(w for w, slot in self.slots.items() if slot.state is slot_state))
+    def slot_of(self, worker: str) -> Slot | None:
+        """Return the newest slot of this worker that is not committed yet."""
+        if worker in self.slots or self.sealed is None:
+            return self.slots.get(worker)
+        return self.sealed.slots.get(worker)
+
+
+def workers_in(slots: Mapping[str, Slot], state: SlotState) -> tuple[str, ...]:
+    """List the workers whose slot has this state, in canonical order."""
+    return tuple(sorted(worker for worker, slot in slots.items() if slot.state is state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +231,13 @@ class MembersChanged:
     """The set of live workers changed."""
 
     present: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ModeRequested:
+    """The store holds another mode for the job."""
+
+    setting: ModeSetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +275,13 @@ class AggregationFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Filtered:
+    """None of the sealed gradients passed the Lipschitz filter; reasons by worker."""
+
+    reasons: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """The round is durable and its commit record stands in the store."""
 
@@ -170,12 +289,14 @@ class Committed:
 Event = (
     Tick
     | MembersChanged
+    | ModeRequested
     | Offered
     | Received
     | Refused
     | Broken
     | Aggregated
     | AggregationFailed
+    | Filtered
     | Committed
 )
 
@@ -196,11 +317,15 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
-    """Effect: combine the rows of `contributors`; each of `refused` spends one of f."""
+class Recall:
+    """Effect: gradients were given up; workers that wait for a version are to send again."""
 
-    contributors: tuple[str, ...]
-    refused: Mapping[str, str]
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Effect: combine the contributors' rows; each refused one spends one of f."""
+
+    sealed: Sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +338,7 @@ class Publish:
     """Effect: hand the committed version to the workers."""
 
 
-Effect = Answer | Opened | Aggregate | Commit | Publish
+Effect = Answer | Opened | Recall | Aggregate | Commit | Publish
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ LEASE_S = "pliska-lease-s"
 NONCE = "pliska-nonce"
 VERSION = "pliska-version"
 EPOCH = "pliska-epoch"
+MODE_EPOCH = "pliska-mode-epoch"
 FINAL = "pliska-final"
 
 AFTER = "after"

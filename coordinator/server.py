@@ -31,6 +31,10 @@ class Leading(Protocol):
     publisher: Publisher
     tally: Tally
 
+    @property
+    def mode_epoch(self) -> int:
+        """Of the mode in force; gradients are signed for it."""
+
     def heard_from(self, member: Member) -> None:
         """Renew a member's lease."""
 
@@ -137,9 +141,10 @@ class Server:
         published = await leading.publisher.newer_than(math.floor(after), max(0.0, wait_s))
         if self._leading is not leading:
             return _not_led()
+        mode_epoch = str(leading.mode_epoch)
         if published is None:
-            return Response(204, {routes.EPOCH: str(leading.epoch)})
-        return _model_response(leading.epoch, published)
+            return Response(204, {routes.EPOCH: str(leading.epoch), routes.MODE_EPOCH: mode_epoch})
+        return _model_response(leading.epoch, mode_epoch, published)
 
     async def _gradients(self, leading: Leading, request: Request) -> Response:
         return Response.of_reply(await leading.intake.receive(request.body))
@@ -159,11 +164,12 @@ def _accepted(leading: Leading, headers: Mapping[str, str] | None = None) -> Res
     return Response(response.status, {**response.headers, **(headers or {})}, response.body)
 
 
-def _model_response(epoch: int, published: Published) -> Response:
+def _model_response(epoch: int, mode_epoch: str, published: Published) -> Response:
     headers = {
         "etag": f'"{published.digest.hex()}"',
         "content-type": "application/octet-stream",
         routes.EPOCH: str(epoch),
+        routes.MODE_EPOCH: mode_epoch,
         routes.VERSION: str(published.version),
         routes.FINAL: "yes" if published.is_final else "no",
     }

@@ -6,18 +6,16 @@ workers. Blocks; its methods are called in threads, one at a time, by
 `coordinator.driver`, but for `advance`.
 """
 
-import json
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 
-from pliska.aggregation import Aggregation, GradientBuffer, Rule, Verdict
 from pliska.coordinator.annex import Annex
 from pliska.coordinator.attendance import Attendance
 from pliska.coordinator.checkpoint import Checkpoint
 from pliska.coordinator.checkpoint_writer import CheckpointWriter
+from pliska.coordinator.combiner import Combined, Combiner
 from pliska.coordinator.commit import (
     CONVICTIONS_MAX,
     GENESIS,
@@ -28,8 +26,9 @@ from pliska.coordinator.commit import (
 from pliska.coordinator.ledger import Ledger
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published
+from pliska.coordinator.recent_rounds import RecentRounds
 from pliska.coordinator.reputation import changes, judge
-from pliska.coordinator.round_state import Slot
+from pliska.coordinator.round_state import Aggregated, Filtered, Sealed
 from pliska.coordinator.standing import Conviction, Standing
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.tensor_file import encode_tensors
@@ -39,10 +38,6 @@ from pliska.coordinator.wire import Signed, Signer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX
 from pliska.coordinator.wire.seed import derive_seed
-
-SYNCHRONOUS = "synchronous"
-CLOSED_ROUNDS_MAX = 64
-"""Rounds whose contributors are remembered, so that a late retry learns it was counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +66,10 @@ class Stepper:
         *,
         job: Job,
         epoch: int,
-        rule: Rule,
+        combiner: Combiner,
         model: TrainingModel,
         head: Commit | None,
+        recent: RecentRounds,
         standings: Mapping[str, Standing],
         ledger: Ledger,
         storage: Storage,
@@ -86,9 +82,10 @@ class Stepper:
         Args:
             job: The job.
             epoch: Of this leadership.
-            rule: Combines the rows.
+            combiner: Combines the rows.
             model: At the state that `head` names.
             head: The last commit; None before the first round.
+            recent: What the rounds up to it settled.
             standings: Of the workers after it.
             ledger: Makes each round durable and commits it.
             storage: Takes the last version as a safetensors file.
@@ -105,7 +102,8 @@ class Stepper:
         )
         self.last_commit = head
         self.standings = standings
-        self._rule = rule
+        self.recent = recent
+        self.combiner = combiner
         self._model = model
         self.model_file: str | None = None
         self._ledger = ledger
@@ -113,7 +111,6 @@ class Stepper:
         self._checkpoints = checkpoints
         self._signer = signer
         self._wall_time = wall_time
-        self._closed: OrderedDict[int, Mapping[str, bytes]] = OrderedDict()
         self._convictions: dict[bytes, Conviction] = {}
         self._prepared: _Prepared | None = None
 
@@ -122,46 +119,37 @@ class Stepper:
         self._convictions[conviction.evidence] = conviction
 
     @property
-    def closed(self) -> Mapping[int, Mapping[str, bytes]]:
-        """Payload roots that recent committed rounds counted, by round and worker."""
-        committed = self._ledger.committed
-        newest = committed.record.round if committed else 0
-        return {number: roots for number, roots in self._closed.items() if number <= newest}
-
-    @property
     def committed_version(self) -> int:
         """The last version that no failover takes back; behind the head only between commits."""
         committed = self._ledger.committed
         return committed.record.version if committed else 0
 
     def aggregate(
-        self,
-        buffer: GradientBuffer,
-        refused: Mapping[str, str],
-        slots: Mapping[str, Slot],
-        attendance: Attendance,
-    ) -> None:
-        """Combine the filled rows and step the model in memory.
+        self, sealed: Sealed, rows: Mapping[str, torch.Tensor], attendance: Attendance
+    ) -> Aggregated | Filtered:
+        """Combine the rows of a sealed round and step the model in memory.
 
         Args:
-            buffer: Holds exactly the rows of this round.
-            refused: Workers whose content was bad, each with its reason; each
-                spends one of the rule's f.
-            slots: Every worker's offer of this round.
+            sealed: The round.
+            rows: float32 [d] of each contributor.
             attendance: Who came when.
+
+        Returns:
+            What the round machine is told; the model is stepped if `Aggregated`.
 
         Raises:
             AggregationError: The rows are too few or too many are bad; the
                 model is as it was.
         """
         seed = self._seed(self.head.version + 1)
-        memory = self._model.memory
-        aggregation = self._rule.aggregate(buffer, rejected=refused, seed=seed, memory=memory)
+        combined = self.combiner.combine(sealed, rows, seed, self._model.memory)
+        if isinstance(combined, Filtered):
+            return combined
         learning_rate = self._model.learning_rate
-        base_digest = self.head.parameters_digest
-        self._model.apply(aggregation.vector)
-        record, annex = self._record(aggregation, slots, attendance, base_digest, learning_rate)
-        self._prepared = _Prepared(Commit.sign(record, self._signer), aggregation.vector, annex)
+        self._model.apply(combined.vector)
+        record, annex = self._record(combined, sealed, attendance, learning_rate)
+        self._prepared = _Prepared(Commit.sign(record, self._signer), combined.vector, annex)
+        return Aggregated()
 
     def commit(self) -> None:
         """Make the step durable and commit it, if it is due by itself; `advance` follows.
@@ -192,7 +180,7 @@ class Stepper:
         for conviction in record.convictions:
             self._convictions.pop(conviction.evidence, None)
         self.head = Head(record.version, record.parameters_digest, prepared.commit.digest)
-        self._close(record)
+        self.recent.add(record)
 
     def publish(self, is_final: bool) -> Published:
         """Return the committed version for the workers, and begin its checkpoint if one is due.
@@ -201,6 +189,8 @@ class Stepper:
             CheckpointError: The checkpoint before failed.
         """
         version, every = self.head.version, self.job.checkpoint.every
+        parameters = self._model.parameters()
+        self.combiner.publish(version, parameters)
         if self.last_commit is not None and (is_final or version % every == 0):
             self._save(self.last_commit)
         if is_final:
@@ -208,7 +198,7 @@ class Stepper:
         return Published(
             version=version,
             digest=self.head.parameters_digest,
-            parameters=bytes(tensor_bytes(self._model.parameters())),
+            parameters=bytes(tensor_bytes(parameters)),
             is_final=is_final,
         )
 
@@ -228,49 +218,34 @@ class Stepper:
         self._storage.write(name, encode_tensors(self._model.named_parameters()))
         self.model_file = name
 
-    def _close(self, record: CommitRecord) -> None:
-        self._closed[record.round] = {
-            contribution.worker: contribution.payload_root
-            for contribution in record.contributions
-            if contribution.verdict != Verdict.REFUSED
-        }
-        while len(self._closed) > CLOSED_ROUNDS_MAX:
-            self._closed.popitem(last=False)
-
     def _seed(self, version: int) -> int:
         """Return the seed of the round that makes this version: what a rule draws lots with."""
         return derive_seed("round", self.job.seed, version)
 
     def _record(
-        self,
-        aggregation: Aggregation[torch.Tensor],
-        slots: Mapping[str, Slot],
-        attendance: Attendance,
-        base_digest: bytes,
-        learning_rate: float,
+        self, combined: Combined, sealed: Sealed, attendance: Attendance, learning_rate: float
     ) -> tuple[CommitRecord, Annex]:
         version = self.head.version + 1
-        parameters = sorted(self.job.rule.parameters.items())
-        contributions = _contributions(aggregation, slots)
+        contributions = _contributions(combined, sealed)
         convictions = tuple(self._convictions.values())[:CONVICTIONS_MAX]
         standings = judge(self.standings, version, contributions, convictions, self.job.reputation)
-        annex = Annex(headers=_headers(contributions, slots), standings=tuple(standings.values()))
+        annex = Annex(headers=_headers(contributions, sealed), standings=tuple(standings.values()))
         record = CommitRecord(
             job=self.job.name,
             epoch=self.epoch,
             round=version,
             version=version,
-            mode=SYNCHRONOUS,
-            mode_epoch=0,
-            base_digest=base_digest,
+            mode=sealed.setting.mode,
+            mode_epoch=sealed.setting.mode_epoch,
+            base_digest=self.head.parameters_digest,
             parameters_digest=self._model.parameters_digest(),
             state_digest=self._model.state_digest(),
-            rule=self.job.rule.name,
-            rule_parameters=tuple((name, json.dumps(value)) for name, value in parameters),
+            rule=combined.rule,
+            rule_parameters=combined.parameters,
             contributions=contributions,
             learning_rate=learning_rate,
             seed=self._seed(version),
-            aggregate_digest=vector_digest(aggregation.vector),
+            aggregate_digest=vector_digest(combined.vector),
             annex_digest=annex.digest,
             attendance=attendance,
             convictions=convictions,
@@ -281,27 +256,26 @@ class Stepper:
         return record, annex
 
 
-def _contributions(
-    aggregation: Aggregation[torch.Tensor], slots: Mapping[str, Slot]
-) -> tuple[Contribution, ...]:
+def _contributions(combined: Combined, sealed: Sealed) -> tuple[Contribution, ...]:
     return tuple(
         Contribution(
             worker=entry.worker,
-            incarnation=slots[entry.worker].offer.incarnation,
-            payload_root=slots[entry.worker].offer.root,
+            incarnation=sealed.slots[entry.worker].offer.incarnation,
+            payload_root=sealed.slots[entry.worker].offer.root,
             verdict=entry.verdict.value,
             weight=entry.weight,
             score=entry.score,
             margin=entry.margin,
             reason=entry.reason[:REASON_CHARACTERS_MAX],
+            lag=sealed.lag(entry.worker),
+            damping=combined.dampings[entry.worker],
+            buffer=sealed.places.get(entry.worker),
         )
-        for entry in sorted(aggregation.report, key=lambda entry: entry.worker)
+        for entry in combined.report
     )
 
 
-def _headers(
-    contributions: tuple[Contribution, ...], slots: Mapping[str, Slot]
-) -> tuple[Signed, ...]:
+def _headers(contributions: tuple[Contribution, ...], sealed: Sealed) -> tuple[Signed, ...]:
     """Return the signed headers of the contributions, in their order."""
-    headers = (slots[contribution.worker].offer.header for contribution in contributions)
+    headers = (sealed.slots[contribution.worker].offer.header for contribution in contributions)
     return tuple(header for header in headers if header is not None)

@@ -3,6 +3,10 @@
 It outlives coordinators: when the leader is gone it looks for the next one in
 the store, joins again and sends the same gradient, signed for the new epoch. A
 retry never counts twice, because the coordinator knows the gradient's root.
+
+It works alike in every mode: one gradient for each version that it downloads,
+the newest one there is. What the mode changes is when the next version comes,
+and how old a gradient may be; for the present mode it signs again.
 """
 
 import asyncio
@@ -112,6 +116,7 @@ class Worker:
         self._rounds = computation.job.rounds.count
         self._manifest_digest = computation.manifest().digest
         self._seq = 0
+        self._mode_epoch = 0
         self._base: Version | None = None
         self._sealed: SealedPayload | None = None
 
@@ -201,7 +206,7 @@ class Worker:
                 with contextlib.suppress(TransportError, ProtocolError):
                     await client.leave(joined)
                 return news
-            reply = await self._push(client, joined)
+            reply = await self._deliver(client, joined)
             if reply.code in REJOIN:
                 return None
             wait_s = self._wait_after(reply)
@@ -219,7 +224,20 @@ class Worker:
                 raise ProtocolError(f"the parameters of version {news.version} were damaged")
             self._computation.parameters[:] = self._landing
             self._base, self._sealed = news, None
+            self._mode_epoch = news.mode_epoch
         return news
+
+    async def _deliver(self, client: CoordinatorClient, joined: Membership) -> Reply:
+        """Send the gradient for the base as often as the leader asks for it."""
+        while True:
+            reply = await self._push(client, joined)
+            if reply.code is ReplyCode.STALE_MODE and reply.mode_epoch is not None:
+                log.info("worker=%s mode=%s reason=%s", self.name, reply.mode, reply.reason)
+                self._mode_epoch = reply.mode_epoch
+            elif reply.code in AGAIN:
+                await asyncio.sleep(reply.retry_after_s or LEADER_PAUSE_S)
+            else:
+                return reply
 
     async def _push(self, client: CoordinatorClient, joined: Membership) -> Reply:
         """Send the gradient for the base, computing it unless it was sent before."""
@@ -241,7 +259,7 @@ class Worker:
             job=self._directory.job,
             epoch=epoch,
             round=base.version + 1,
-            mode_epoch=0,
+            mode_epoch=self._mode_epoch,
             base_version=base.version,
             base_digest=base.digest,
             worker=self.name,
@@ -260,7 +278,7 @@ class Worker:
         )
 
     def _wait_after(self, reply: Reply) -> float:
-        """Decide how long to wait for a newer version before the gradient is sent again.
+        """Decide how long to wait for a newer version after a gradient was answered.
 
         Raises:
             WorkerRefusedError: Sending it again is of no use.
@@ -268,8 +286,6 @@ class Worker:
         if reply.code in ANEW:
             self._base = None
             return 0.0
-        if reply.code in AGAIN:
-            return reply.retry_after_s or LEADER_PAUSE_S
         if reply.code in UNUSABLE:
             log.warning("worker=%s code=%s reason=%s", self.name, reply.code, reply.reason)
             return POLL_S

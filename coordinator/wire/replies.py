@@ -36,6 +36,7 @@ class Reply:
         version: Of the model: the committed one, or the one to compute on.
         digest: Of that version's parameters.
         mode: In force: synchronous, asynchronous or hybrid.
+        mode_epoch: Of that mode; gradients are signed for it.
         leader: Address of the present leader, where it is another coordinator.
         retry_after_s: Wait that long before trying again.
         credits: Bytes that the worker may send at once.
@@ -49,6 +50,7 @@ class Reply:
     version: int | None = None
     digest: bytes | None = None
     mode: str | None = None
+    mode_epoch: int | None = None
     leader: str | None = None
     retry_after_s: float | None = None
     credits: int | None = None
@@ -74,6 +76,7 @@ class Reply:
             "version": self.version,
             "digest": None if self.digest is None else self.digest.hex(),
             "mode": self.mode,
+            "mode_epoch": self.mode_epoch,
             "leader": self.leader,
             "retry_after_s": self.retry_after_s,
             "credits": self.credits,
@@ -101,6 +104,7 @@ class Reply:
             version=_count(fields, "version"),
             digest=_digest(fields),
             mode=_text(fields, "mode", NAME_BYTES_MAX),
+            mode_epoch=_count(fields, "mode_epoch"),
             leader=_text(fields, "leader", 1024),
             retry_after_s=_retry_after_s(fields),
             credits=_count(fields, "credits"),

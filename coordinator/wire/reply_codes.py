@@ -19,6 +19,8 @@ class ReplyCode(StrEnum):
     STALE_EPOCH = "STALE_EPOCH"
     """Addressed to an earlier leader; the present one comes along."""
     STALE_ROUND = "STALE_ROUND"
+    STALE_MODE = "STALE_MODE"
+    """Signed for a mode that is no longer in force; the present one comes along."""
     FUTURE_ROUND = "FUTURE_ROUND"
     WRONG_BASE = "WRONG_BASE"
     """Computed on other parameters than those of this round."""
@@ -50,6 +52,7 @@ HTTP_STATUS: dict[ReplyCode, int] = {
     ReplyCode.COMMITTED: 200,
     ReplyCode.STALE_EPOCH: 409,
     ReplyCode.STALE_ROUND: 409,
+    ReplyCode.STALE_MODE: 409,
     ReplyCode.FUTURE_ROUND: 409,
     ReplyCode.WRONG_BASE: 409,
     ReplyCode.NOT_MEMBER: 403,

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from training.records import contribution, counted, digest_of, record, root_of
 
 from pliska.coordinator.admission import (
     Acceptable,
@@ -12,14 +13,18 @@ from pliska.coordinator.admission import (
     refuse_verified,
 )
 from pliska.coordinator.members import Member
+from pliska.coordinator.recent_rounds import RecentRounds
 from pliska.coordinator.wire import CodecSpec, GradientHeader, ReplyCode
 from pliska.discovery import Enrolled, Keyring, Role, key_id, new_private_key, public_bytes
 from pliska.locks import connect
 
 LIFE, ANOTHER = b"1" * 16, b"2" * 16
 KEY = "ed25519:" + "a" * 32
-ROOT = b"r" * 32
+ROOT = root_of("w1", 3)
 MEMBER = Member("w1", LIFE, KEY, "token", heard_at=0.0, seq=5)
+RECENT = RecentRounds(1, digest_of(1))
+RECENT.add(counted(2, ["w9"]))
+RECENT.add(record(3, [contribution("w1", 3), contribution("w2", 3, verdict="refused")]))
 ACCEPTABLE = Acceptable(
     job="toy",
     epoch=7,
@@ -27,8 +32,10 @@ ACCEPTABLE = Acceptable(
     mode="synchronous",
     mode_epoch=0,
     base_version=3,
-    base_digest=bytes(32),
-    closed={3: {"w1": ROOT}},
+    base_digest=digest_of(3),
+    lag_max=0,
+    recent=RECENT,
+    committed_round=3,
     slot_taken_by=frozenset(),
 )
 RIGHT = GradientHeader(
@@ -37,7 +44,7 @@ RIGHT = GradientHeader(
     round=4,
     mode_epoch=0,
     base_version=3,
-    base_digest=bytes(32),
+    base_digest=digest_of(3),
     worker="w1",
     incarnation=LIFE,
     key_id=KEY,
@@ -69,7 +76,7 @@ def test_right_header_is_not_refused() -> None:
         ({"round": 3, "payload_root": bytes(32)}, ReplyCode.STALE_ROUND),
         ({"round": 2}, ReplyCode.STALE_ROUND),
         ({"round": 5}, ReplyCode.FUTURE_ROUND),
-        ({"mode_epoch": 1}, ReplyCode.STALE_ROUND),
+        ({"mode_epoch": 1}, ReplyCode.STALE_MODE),
         ({"base_version": 2}, ReplyCode.WRONG_BASE),
         ({"base_digest": b"x" * 32}, ReplyCode.WRONG_BASE),
         ({"incarnation": ANOTHER}, ReplyCode.OLD_INCARNATION),
@@ -89,7 +96,7 @@ def test_checks_run_in_the_protocols_order() -> None:
         ({"job": "other"}, ReplyCode.SCHEMA),
         ({"epoch": 6}, ReplyCode.STALE_EPOCH),
         ({"round": 5}, ReplyCode.FUTURE_ROUND),
-        ({"mode_epoch": 1}, ReplyCode.STALE_ROUND),
+        ({"mode_epoch": 1}, ReplyCode.STALE_MODE),
         ({"base_version": 2}, ReplyCode.WRONG_BASE),
         ({"incarnation": ANOTHER}, ReplyCode.OLD_INCARNATION),
         ({"key_id": "other"}, ReplyCode.BAD_SIG),
@@ -142,3 +149,68 @@ def test_only_an_active_workers_key_of_that_name_may_speak_for_a_worker() -> Non
         assert refusal is not None
         assert refusal.code is code
     assert key_id(worker.public_key) == worker.key_id
+
+
+STALE_TOLERANT = replace(ACCEPTABLE, mode="hybrid", lag_max=2)
+
+
+def made_for(round_number: int, worker: str = "w1", **changes: Any) -> GradientHeader:
+    """The header of a gradient that was computed on the version before this round."""
+    right = {
+        "round": round_number,
+        "base_version": round_number - 1,
+        "base_digest": digest_of(round_number - 1),
+        "payload_root": root_of(worker, round_number),
+        "worker": worker,
+    }
+    return replace(RIGHT, **{**right, **changes})
+
+
+def code_of(header: GradientHeader, acceptable: Acceptable) -> ReplyCode | None:
+    member = replace(MEMBER, worker=header.worker)
+    refusal = refuse_unverified(header, KEY, member, acceptable)
+    return refusal.code if refusal else None
+
+
+def test_older_gradient_is_taken_within_the_bound_and_no_further() -> None:
+    assert code_of(made_for(3, "w3"), STALE_TOLERANT) is None
+    assert code_of(made_for(2, "w3"), STALE_TOLERANT) is None
+    next_round = replace(STALE_TOLERANT, round=5)  # round 4 is being aggregated
+    assert code_of(made_for(3, "w3"), next_round) is None
+    assert code_of(made_for(2, "w3"), next_round) is ReplyCode.STALE_ROUND
+
+
+def test_older_gradient_that_was_counted_is_never_counted_again() -> None:
+    assert code_of(made_for(3), STALE_TOLERANT) is ReplyCode.COMMITTED
+    assert code_of(made_for(3, payload_root=bytes(32)), STALE_TOLERANT) is ReplyCode.STALE_ROUND
+    assert code_of(made_for(3, "w2"), STALE_TOLERANT) is ReplyCode.STALE_ROUND  # it was refused
+    not_durable = replace(STALE_TOLERANT, committed_round=2)
+    assert code_of(made_for(3), not_durable) is ReplyCode.DUPLICATE
+
+
+def test_older_gradient_must_be_of_the_version_it_says() -> None:
+    forked = made_for(3, "w3", base_digest=bytes(32))
+    assert code_of(forked, STALE_TOLERANT) is ReplyCode.WRONG_BASE
+    assert code_of(made_for(3, "w3", base_version=1), STALE_TOLERANT) is ReplyCode.WRONG_BASE
+
+
+def test_base_that_this_leader_does_not_remember_is_too_old_whatever_the_mode_allows() -> None:
+    patient = replace(STALE_TOLERANT, lag_max=60)
+    assert code_of(made_for(1, "w3"), patient) is ReplyCode.STALE_ROUND
+
+
+def test_reply_to_a_message_of_another_mode_comes_only_where_the_gradient_is_of_use() -> None:
+    switched = replace(STALE_TOLERANT, mode_epoch=1)
+    assert code_of(made_for(3, "w3"), switched) is ReplyCode.STALE_MODE
+    back = replace(ACCEPTABLE, mode_epoch=2)
+    assert code_of(made_for(3, "w3"), back) is ReplyCode.STALE_ROUND
+
+
+def test_worker_that_is_too_frequent_is_asked_to_come_again() -> None:
+    crowded = replace(STALE_TOLERANT, too_frequent=frozenset({"w1"}))
+    refusal = refuse_verified(RIGHT, MEMBER.seq, crowded)
+    assert refusal is not None
+    assert refusal.code is ReplyCode.BUSY
+    assert refuse_verified(made_for(4, "w3"), MEMBER.seq, crowded) is None
+    taken = replace(crowded, slot_taken_by=frozenset({"w1"}))
+    assert refuse_verified(RIGHT, MEMBER.seq, taken) is None

@@ -21,6 +21,7 @@ MEMBERSHIP = Membership("secret", 1.0, 3)
 MODEL = {
     routes.VERSION: "4",
     routes.EPOCH: "3",
+    routes.MODE_EPOCH: "5",
     routes.FINAL: "no",
     "etag": '"' + "ab" * 32 + '"',
 }
@@ -51,7 +52,7 @@ async def download(response: Response) -> Version | Reply | None:
 
 async def test_downloaded_version_is_described_by_its_headers() -> None:
     version = await download(Response(200, MODEL, b"12345678"))
-    assert version == Version(version=4, epoch=3, digest=b"\xab" * 32, is_final=False)
+    assert version == Version(version=4, epoch=3, mode_epoch=5, digest=b"\xab" * 32, is_final=False)
 
 
 async def test_no_newer_version_is_none_and_a_refusal_is_its_reply() -> None:

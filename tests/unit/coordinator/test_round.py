@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pliska.coordinator.floor import Floor
+from pliska.coordinator.gathering import Gathering, Gatherings
+from pliska.coordinator.mode import Mode, ModeSetting
 from pliska.coordinator.round import advance, next_tick
 from pliska.coordinator.round_state import (
     Aggregate,
@@ -27,14 +30,39 @@ from pliska.coordinator.round_state import (
     Refused,
     RoundOptions,
     RoundState,
+    Sealed,
     SlotState,
     Tick,
 )
 from pliska.coordinator.wire import ReplyCode
 
-OPTIONS = RoundOptions(
-    workers=4, quorum=3, soft_deadline_s=2.0, deadline_s=10.0, rounds=2, aborts_max=3
-)
+
+
+def options_of(
+    *, quorum: int = 3, rounds: int = 2, hybrid: Gathering | None = None, buffers: int = 1
+) -> RoundOptions:
+    """Four workers, a rule that needs three rows, and a filter that needs four workers."""
+    rule, enough = Floor({n: f"{n} rows are too few" for n in range(3)}), Floor({})
+    filtered = Floor({n: f"{n} workers are too few" for n in range(4)})
+    late = Gathering(quorum, rule, rows_full=quorum, lag_max=2, damping=0.5)
+    free = (
+        Gathering(1, enough, 1, 2, 0.5, buffers=1, is_filtered=True, members=filtered)
+        if buffers == 1
+        else Gathering(buffers, rule, buffers, 2, 0.5, buffers=buffers)
+    )
+    priming = Gathering(quorum, rule, quorum, 2, 0.5, members=filtered)
+    return RoundOptions(
+        workers=4,
+        gatherings=Gatherings(Gathering(quorum, rule), hybrid or late, free, priming),
+        soft_deadline_s=2.0,
+        deadline_s=10.0,
+        rounds=rounds,
+        aborts_max=3,
+    )
+
+
+OPTIONS = options_of()
+QUORUM = OPTIONS.gatherings.synchronous.rows_least
 FIRST_LIFE = b"1" * 16
 SECOND_LIFE = b"2" * 16
 
@@ -42,9 +70,14 @@ SECOND_LIFE = b"2" * 16
 class Machine:
     """Drives the machine and keeps the effects of the last event."""
 
-    def __init__(self, options: RoundOptions = OPTIONS) -> None:
+    def __init__(
+        self, options: RoundOptions = OPTIONS, mode: Mode = Mode.SYNCHRONOUS
+    ) -> None:
         self.options = options
-        self.state = RoundState(round=1, expected=options.workers, since=0.0)
+        setting = ModeSetting(mode)
+        self.state = RoundState(
+            round=1, expected=options.workers, since=0.0, setting=setting, requested=setting
+        )
         self.effects: tuple[Effect, ...] = ()
 
     def feed(self, event: Event, now: float = 0.0) -> "Machine":
@@ -52,14 +85,31 @@ class Machine:
         self.state, self.effects = step.state, step.effects
         return self
 
-    def offer(self, worker: str, root: bytes = b"", life: bytes = FIRST_LIFE) -> Offered:
-        return Offered(worker, life, root or worker.encode())
+    def offer(
+        self, worker: str, root: bytes = b"", life: bytes = FIRST_LIFE, made_for: int | None = None
+    ) -> Offered:
+        """Offer a gradient, unless it says otherwise for the round at hand."""
+        return Offered(worker, life, root or worker.encode(), made_for or self.state.round)
 
-    def fill(self, workers: Iterable[str], now: float = 0.0) -> "Machine":
+    def fill(
+        self, workers: Iterable[str], now: float = 0.0, made_for: int | None = None
+    ) -> "Machine":
         for worker in workers:
-            self.feed(self.offer(worker), now)
-            self.feed(Received(self.offer(worker)), now)
+            offer = self.offer(worker, made_for=made_for)
+            self.feed(offer, now)
+            self.feed(Received(offer), now)
         return self
+
+    def commit(self, now: float = 0.0) -> "Machine":
+        return self.feed(Aggregated(), now).feed(Committed(), now)
+
+    def aggregated(self) -> Sealed:
+        """The round that the last event closed."""
+        (sealed,) = [effect.sealed for effect in self.effects if isinstance(effect, Aggregate)]
+        return sealed
+
+    def contributors(self) -> tuple[str, ...]:
+        return self.aggregated().contributors
 
     def answer(self) -> ReplyCode:
         (code,) = [effect.code for effect in self.effects if isinstance(effect, Answer)]
@@ -100,7 +150,7 @@ def test_round_does_not_open_below_the_quorum_however_long_it_waits() -> None:
 
 def test_round_closes_when_every_member_has_arrived() -> None:
     machine = collecting().fill("abcd", 0.5)
-    assert machine.effects == (Aggregate(("a", "b", "c", "d"), {}),)
+    assert machine.contributors() == ("a", "b", "c", "d")
     assert machine.state.phase is Phase.AGGREGATING
 
 
@@ -109,26 +159,27 @@ def test_round_closes_with_the_quorum_at_the_soft_deadline_without_any_message()
     assert machine.state.phase is Phase.COLLECTING
     assert next_tick(machine.state, OPTIONS) == 2.0
     machine.feed(Tick(), 2.0)
-    assert machine.effects == (Aggregate(("a", "b", "c"), {}),)
+    assert machine.contributors() == ("a", "b", "c")
 
 
 def test_round_does_not_wait_for_a_worker_that_died() -> None:
     machine = collecting().fill("abc", 0.5).feed(present("a", "b", "c"), 0.6)
-    assert machine.effects == (Aggregate(("a", "b", "c"), {}),)
+    assert machine.contributors() == ("a", "b", "c")
 
 
 def test_contributors_are_in_canonical_order_whatever_the_order_of_arrival() -> None:
     arrivals = list("abcd")
     random.Random(3).shuffle(arrivals)
     machine = collecting().fill(arrivals)
-    assert machine.effects == (Aggregate(("a", "b", "c", "d"), {}),)
+    assert machine.contributors() == ("a", "b", "c", "d")
 
 
 def test_bad_content_spends_its_workers_vote_and_counts_toward_the_quorum() -> None:
     machine = collecting().fill("ab")
     for worker in "cd":
         machine.feed(machine.offer(worker)).feed(Refused(machine.offer(worker), "NaN"))
-    assert machine.effects == (Aggregate(("a", "b"), {"c": "NaN", "d": "NaN"}),)
+    assert machine.contributors() == ("a", "b")
+    assert machine.aggregated().refused == {"c": "NaN", "d": "NaN"}
 
 
 def test_broken_transfer_frees_the_slot_for_another_try() -> None:
@@ -163,7 +214,7 @@ def test_offer_before_the_round_opens_is_asked_to_come_again() -> None:
 def test_payload_that_completes_after_the_round_closed_does_not_count() -> None:
     machine = collecting().fill("abc")
     machine.feed(machine.offer("d")).feed(Tick(), 2.0)
-    assert machine.effects == (Aggregate(("a", "b", "c"), {}),)
+    assert machine.contributors() == ("a", "b", "c")
     before = machine.state
     assert machine.feed(Received(machine.offer("d")), 2.1).state == before
 
@@ -180,10 +231,8 @@ def test_two_different_gradients_for_one_slot_freeze_it_and_neither_counts(
     assert machine.answer() is ReplyCode.EQUIVOCATION
     assert machine.feed(machine.offer("a", b"one")).answer() is ReplyCode.EQUIVOCATION
     machine.feed(Received(machine.offer("a", b"one"))).fill("bcd")
-    (aggregate,) = machine.effects
-    assert isinstance(aggregate, Aggregate)
-    assert aggregate.contributors == ("b", "c", "d")
-    assert "two different gradients" in aggregate.refused["a"]
+    assert machine.contributors() == ("b", "c", "d")
+    assert "two different gradients" in machine.aggregated().refused["a"]
 
 
 def test_restarted_worker_is_admitted_at_the_next_opening_not_in_mid_round() -> None:
@@ -193,7 +242,7 @@ def test_restarted_worker_is_admitted_at_the_next_opening_not_in_mid_round() -> 
     machine.feed(machine.offer("a", life=SECOND_LIFE))
     assert machine.answer() is ReplyCode.BUSY
     machine.fill("bcd")
-    assert machine.effects == (Aggregate(("b", "c", "d"), {}),)
+    assert machine.contributors() == ("b", "c", "d")
     machine.feed(Aggregated()).feed(Committed())
     machine.feed(machine.offer("a", life=SECOND_LIFE))
     assert machine.answer() is ReplyCode.ACCEPTED
@@ -217,9 +266,9 @@ def test_round_short_of_gradients_reopens_at_the_hard_deadline_and_keeps_what_it
     machine.feed(Tick(), 10.0)
     assert machine.effects == (Opened(("a", "b")),)
     assert machine.state.attempt == 2
-    assert "reopens after 10 s with 2 of 3 gradients" in machine.state.reason
+    assert "reopens after 10 s: 2 of 3 gradients" in machine.state.reason
     machine.fill("cd", 11.0)
-    assert machine.effects == (Aggregate(("a", "b", "c", "d"), {}),)
+    assert machine.contributors() == ("a", "b", "c", "d")
 
 
 def test_round_short_of_workers_waits_with_a_reason_and_takes_a_joiner_in_at_once() -> None:
@@ -228,7 +277,7 @@ def test_round_short_of_workers_waits_with_a_reason_and_takes_a_joiner_in_at_onc
     assert machine.state.reason == "waits for workers to join: 2 of 3 gradients"
     machine.feed(present("a", "b", "e"), 3.0)
     assert machine.effects == (Opened(("a", "b")),)
-    assert machine.fill("e", 3.0).effects == (Aggregate(("a", "b", "e"), {}),)
+    assert machine.fill("e", 3.0).contributors() == ("a", "b", "e")
 
 
 def test_round_short_of_workers_takes_one_in_at_once_that_was_restarted() -> None:
@@ -292,6 +341,7 @@ def events() -> st.SearchStrategy[Event]:
         st.sampled_from(WORKERS),
         st.sampled_from([FIRST_LIFE, SECOND_LIFE]),
         st.sampled_from([b"one", b"two"]),
+        st.integers(1, 3),
     )
     members: st.SearchStrategy[Mapping[str, bytes]] = st.dictionaries(
         st.sampled_from(WORKERS), st.sampled_from([FIRST_LIFE, SECOND_LIFE])

@@ -10,16 +10,20 @@ from safetensors.torch import load_file
 from training.leadership import LIFE, Lead
 from training.toy_job import toy_job
 
-from pliska.aggregation import AggregationError, GradientBuffer, rule_named
+from pliska.aggregation import AggregationError, rule_named
 from pliska.coordinator.attendance import Attendance
 from pliska.coordinator.checkpoint import CheckpointStore
 from pliska.coordinator.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
+from pliska.coordinator.combiner import Combiner
 from pliska.coordinator.committer import Committer
 from pliska.coordinator.ledger import Ledger, NoCopies, due
+from pliska.coordinator.gathering import Gatherings
+from pliska.coordinator.mode import ModeSetting
 from pliska.coordinator.model import TrainingModel
-from pliska.coordinator.round_state import Offered, Slot, SlotState
-from pliska.coordinator.stepper import CLOSED_ROUNDS_MAX, Stepper
+from pliska.coordinator.recent_rounds import RecentRounds
+from pliska.coordinator.round_state import Offered, Sealed, Slot, SlotState
+from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.update_log import UpdateLog
 
 WORKERS = ("w1", "w2", "w3")
@@ -27,27 +31,26 @@ WORKERS = ("w1", "w2", "w3")
 
 @dataclass
 class Bench:
-    """A stepper with its buffer, and what it writes to."""
+    """A stepper, and what it writes to."""
 
     lead: Lead
     stepper: Stepper
     model: TrainingModel
     checkpoints: CheckpointWriter
-    buffer: GradientBuffer
 
     def aggregate(self, value: float = 1.0, refused: Mapping[str, str] | None = None) -> None:
         refused = refused or {}
-        self.buffer.keep(())
-        for worker in WORKERS:
-            if worker not in refused:
-                row = self.buffer.claim(worker)
-                self.buffer.row(row).fill_(value)
-                self.buffer.mark_filled(row)
+        number = self.stepper.head.version + 1
+        offers = {w: Offered(w, LIFE, w.encode() * 16, number) for w in WORKERS}
         slots = {
-            worker: Slot(Offered(worker, LIFE, worker.encode() * 16), SlotState.FILLED)
-            for worker in WORKERS
+            worker: Slot(offer, SlotState.REFUSED, refused[worker])
+            if worker in refused
+            else Slot(offer, SlotState.FILLED)
+            for worker, offer in offers.items()
         }
-        self.stepper.aggregate(self.buffer, refused, slots, Attendance())
+        sealed = Sealed(number, 0.0, ModeSetting(), dict.fromkeys(WORKERS, LIFE), slots)
+        rows = {w: torch.full((self.model.dimension,), value) for w in sealed.contributors}
+        self.stepper.aggregate(sealed, rows, Attendance())
 
     def round(self, value: float = 1.0, refused: Mapping[str, str] | None = None) -> CommitRecord:
         self.aggregate(value, refused)
@@ -75,12 +78,14 @@ def bench_with(rule: str, lead_toy: Callable[..., Lead]) -> Bench:
         None,
         due(job.durable.every, job.checkpoint.every, job.rounds.count),
     )
+    rule_ = rule_named(job.rule.name, **job.rule.parameters)
     stepper = Stepper(
         job=job,
         epoch=9,
-        rule=rule_named(job.rule.name, **job.rule.parameters),
+        combiner=Combiner(job, rule_, Gatherings.of_job(job, rule_, 8)),
         model=model,
         head=None,
+        recent=RecentRounds(0, model.parameters_digest()),
         standings={},
         ledger=ledger,
         storage=lead.storage,
@@ -88,7 +93,7 @@ def bench_with(rule: str, lead_toy: Callable[..., Lead]) -> Bench:
         signer=lead.identity.signer,
         wall_time=lambda: 123.0,
     )
-    return Bench(lead, stepper, model, checkpoints, GradientBuffer(4, model.dimension))
+    return Bench(lead, stepper, model, checkpoints)
 
 
 def test_commit_record_says_what_made_the_version(bench: Bench) -> None:
@@ -119,7 +124,8 @@ def test_refused_content_is_recorded_with_its_reason_and_counts_against_its_work
     assert verdicts["w2"] == ("refused", "the gradient holds nan")
     assert bench.stepper.standings["w2"].offences == 1
     assert bench.stepper.standings["w1"].offences == 0
-    assert set(bench.stepper.closed[1]) == {"w1", "w3"}
+    settled = {worker: bench.stepper.recent.settled(1, worker) for worker in WORKERS}
+    assert {worker for worker, each in settled.items() if each and each.is_counted} == {"w1", "w3"}
 
 
 def test_head_moves_only_when_the_step_is_committed(bench: Bench) -> None:
@@ -129,7 +135,7 @@ def test_head_moves_only_when_the_step_is_committed(bench: Bench) -> None:
     bench.stepper.commit()
     assert bench.lead.directory.committed_version() == 1
     assert bench.stepper.head is before
-    assert bench.stepper.closed == {}
+    assert bench.stepper.recent.settled(1, "w1") is None
     bench.stepper.advance()
     assert bench.stepper.head.version == 1
 
@@ -188,13 +194,6 @@ def test_last_version_is_a_safetensors_file_of_the_modules_state_dict(bench: Ben
     expected = bench.model.named_parameters()
     assert written.keys() == expected.keys()
     assert all(torch.equal(written[name], expected[name]) for name in expected)
-
-
-def test_contributors_of_old_rounds_are_forgotten(bench: Bench) -> None:
-    for _ in range(CLOSED_ROUNDS_MAX + 1):
-        bench.round(0.0)
-    assert len(bench.stepper.closed) == CLOSED_ROUNDS_MAX
-    assert min(bench.stepper.closed) == 2
 
 
 def test_commit_in_the_store_is_signed_by_the_coordinator(bench: Bench) -> None:

@@ -184,7 +184,6 @@ async def test_damaged_download_is_not_computed_on(lead_toy: LeadToy) -> None:
         (ReplyCode.ACCEPTED, POLL_S),
         (ReplyCode.STALE_ROUND, POLL_S),
         (ReplyCode.NONFINITE, POLL_S),
-        (ReplyCode.BUSY, 0.7),
         (ReplyCode.WRONG_BASE, 0.0),
     ],
 )

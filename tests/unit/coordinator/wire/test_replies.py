@@ -106,8 +106,8 @@ def test_a_long_reason_is_cut_by_its_sender() -> None:
 def test_every_code_of_the_protocol_has_an_http_status() -> None:
     assert list(HTTP_STATUS) == list(ReplyCode)
     expected = """
-        ACCEPTED DUPLICATE COMMITTED STALE_EPOCH STALE_ROUND FUTURE_ROUND WRONG_BASE NOT_MEMBER
-        OLD_INCARNATION BAD_SIG KEY_REVOKED QUARANTINED REPLAY EQUIVOCATION SCHEMA DIGEST
+        ACCEPTED DUPLICATE COMMITTED STALE_EPOCH STALE_ROUND STALE_MODE FUTURE_ROUND WRONG_BASE
+        NOT_MEMBER OLD_INCARNATION BAD_SIG KEY_REVOKED QUARANTINED REPLAY EQUIVOCATION SCHEMA DIGEST
         NONFINITE TOO_LARGE BUSY
     """
     assert [code.value for code in ReplyCode] == expected.split()
