@@ -194,12 +194,12 @@ def _convict(
 
 
 def _enter(standing: Standing, state: StandingState, round_number: int) -> Standing:
-    is_confined = state is StandingState.QUARANTINE
+    is_confined_anew = state is StandingState.QUARANTINE and standing.state is not state
     return replace(
         standing,
         state=state,
         since=round_number,
-        quarantines=standing.quarantines + is_confined,
+        quarantines=standing.quarantines + is_confined_anew,
         was_suspected=standing.was_suspected or state is not StandingState.GOOD,
     )
 

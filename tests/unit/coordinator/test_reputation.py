@@ -104,10 +104,10 @@ def test_conviction_means_quarantine_at_once_and_its_reason_is_told() -> None:
     assert confined["w"].quarantines == 1
 
 
-def test_conviction_during_quarantine_begins_it_anew() -> None:
+def test_conviction_during_quarantine_begins_it_anew_but_is_no_second_one() -> None:
     once = judge({}, 3, [], [CONVICTION], OPTIONS)
     twice = judge(once, 6, [], [CONVICTION], OPTIONS)
-    assert (twice["w"].since, twice["w"].quarantines) == (6, 2)
+    assert (twice["w"].since, twice["w"].quarantines) == (6, 1)
 
 
 def test_nobody_is_kept_out_where_the_job_says_so() -> None:
