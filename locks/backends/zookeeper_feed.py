@@ -15,12 +15,12 @@ from pliska.locks.backends.zookeeper_connection import Purpose
 from pliska.locks.backends.zookeeper_link import ZookeeperLink
 from pliska.locks.backends.zookeeper_options import ZookeeperOptions
 from pliska.locks.backends.zookeeper_plan import Layout
-from pliska.locks.backends.zookeeper_requests import AddWatch, RemoveWatch
+from pliska.locks.backends.zookeeper_requests import AddWatch, RemoveWatch, Request
 from pliska.locks.clock import SystemClock
 from pliska.locks.errors import StoreUnavailableError
 
-CALL_TIMEOUT_S = 5.0
-"""For each watch that is set; a lost connection has so long to come back before it is reported."""
+STORE_CALL_S_MIN = 0.5
+"""What setting watches gets even when the caller's time is nearly over."""
 CLOSE_TIMEOUT_S = 1.0
 WATCHES_AT_A_TIME = 50
 """So many are set before what was found out so far is handed over."""
@@ -74,6 +74,7 @@ class ZookeeperFeed:
     def wait(self, timeout_s: float) -> Mapping[str, frozenset[str] | None]:
         """See `ChangeFeed.wait`."""
         until_s = self._clock.now_s() + timeout_s
+        call_until_s = max(until_s, self._clock.now_s() + STORE_CALL_S_MIN)
         if not self._records.is_usable:
             raise StoreUnavailableError("this client of ZooKeeper is closed: connect again")
         link = self._opened_link()
@@ -81,9 +82,9 @@ class ZookeeperFeed:
             unwanted = tuple(self._announced - self._followed)
             missing = tuple(self._followed - self._announced)
         for path in unwanted:
-            self._unwatch(link, path)
+            self._unwatch(link, path, call_until_s)
         for path in missing[:WATCHES_AT_A_TIME]:
-            self._watch(link, path)
+            self._watch(link, path, call_until_s)
         if len(missing) > WATCHES_AT_A_TIME:  # the rest at the next call
             until_s = self._clock.now_s()
         return self._pending.take(until_s)
@@ -120,16 +121,26 @@ class ZookeeperFeed:
             self._link = ZookeeperLink(self._options, RECORDS_SESSION_S, Purpose.RECORDS, self)
         return self._link
 
-    def _watch(self, link: ZookeeperLink, path: str) -> None:
+    def _watch(self, link: ZookeeperLink, path: str, until_s: float) -> None:
         losses = self._losses
-        link.ask(AddWatch(self._layout.path(path)), self._clock.now_s() + CALL_TIMEOUT_S)
+        self._ask(link, AddWatch(self._layout.path(path)), until_s)
         with self._lock:
             if self._losses == losses:
                 self._announced.add(path)
         # What happened before is unknown.
         self._pending.put(path, None)
 
-    def _unwatch(self, link: ZookeeperLink, path: str) -> None:
-        link.ask(RemoveWatch(self._layout.path(path)), self._clock.now_s() + CALL_TIMEOUT_S)
+    def _unwatch(self, link: ZookeeperLink, path: str, until_s: float) -> None:
+        self._ask(link, RemoveWatch(self._layout.path(path)), until_s)
         with self._lock:
             self._announced.discard(path)
+
+    def _ask(self, link: ZookeeperLink, request: Request, until_s: float) -> None:
+        while True:
+            try:
+                link.ask(request, until_s)
+            except StoreUnavailableError:
+                if not link.is_usable or self._clock.now_s() >= until_s:
+                    raise
+            else:
+                return

@@ -233,6 +233,13 @@ def test_a_lock_is_held_over_tls_with_a_certificate_of_our_own(
     with Session.open(backend) as session, Mutex(session, "m").hold(timeout_s=5) as grant:
         assert grant.held
         assert not backend.wait_for_change("m", backend.list("m").revision, 0.1)
+    feed = backend.open_feed()
+    feed.follow("d")
+    assert feed.wait(5) == {"d": None}
+    assert feed.wait(0.3) == {}  # TLS has things of its own to say
+    backend.create("d/a", b"")
+    assert feed.wait(5) == {"d": None}
+    feed.close()
     backend.close()
 
 

@@ -4,9 +4,10 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
+
+from services.process import wait_until_stopped
 
 CLIENT = Path(__file__).parents[1] / "integration" / "lock_client.py"
 
@@ -40,9 +41,7 @@ class LockProcess:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
         if number == signal.SIGSTOP:
-            state = Path(f"/proc/{self.process.pid}/stat")
-            while state.read_text(encoding="ascii").rpartition(")")[2].split()[0] != "T":
-                time.sleep(0.001)
+            wait_until_stopped(self.process.pid)
 
     def end(self) -> None:
         self.process.kill()

@@ -85,6 +85,7 @@ class ServiceProcess:
     def freeze(self) -> None:
         """Stop it with SIGSTOP: connections stay open and nothing answers."""
         os.kill(self.pid, signal.SIGSTOP)
+        wait_until_stopped(self.pid)
 
     def thaw(self) -> None:
         """Let it go on."""
@@ -95,6 +96,13 @@ class ServiceProcess:
         with self.log.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL_BYTES))
             return log.read().decode(errors="replace")
+
+
+def wait_until_stopped(pid: int) -> None:
+    """Wait until a process that was sent SIGSTOP does nothing any more."""
+    state = Path(f"/proc/{pid}/stat")
+    while state.read_text(encoding="ascii").rpartition(")")[2].split()[0] != "T":
+        time.sleep(0.001)
 
 
 def free_ports(count: int) -> list[int]:
