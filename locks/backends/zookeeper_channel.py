@@ -23,7 +23,8 @@ from kazoo.exceptions import ConnectionDropped, ConnectionLoss
 from kazoo.protocol.connection import PING_XID, WATCH_XID
 from kazoo.protocol.serialization import ReplyHeader, Watch
 
-from pliska.locks.backends.zookeeper_requests import Answered, Request
+from pliska.locks.backends.zookeeper_answer import Answer
+from pliska.locks.backends.zookeeper_requests import Answered
 from pliska.locks.clock import SystemClock
 
 RECEIVE_BYTES_MAX = 256 * 1024
@@ -48,55 +49,6 @@ class Listener(Protocol):
 
     def on_ping(self) -> None:
         """The server answered a ping."""
-
-
-class Answer:
-    """The answer to one request, for the one who waits for it.
-
-    Attributes:
-        request: What is asked.
-        was_sent: Whether the server may have got the request.
-        has_come: Whether it is there, or it is known that there will be none.
-    """
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.was_sent = False
-        self.has_come = False
-        self._has_come = threading.Event()
-        self._came: Answered | Exception = ConnectionLoss()
-
-    def fail(self, error: Exception) -> None:
-        """There will be none."""
-        self._settle(error)
-
-    def deliver(self, answered: Answered) -> None:
-        """It has come."""
-        self._settle(answered)
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it has come in time, by another thread; see `Channel.wait`."""
-        return self.has_come or self._has_come.wait(timeout_s)
-
-    @property
-    def is_delivered(self) -> bool:
-        """Whether the server has answered."""
-        return isinstance(self._came, Answered)
-
-    def read(self) -> object:
-        """What it says, once it has come. It is read here and not by who heard it.
-
-        Raises:
-            Exception: One of kazoo's, or what comes of an answer that cannot be read.
-        """
-        if isinstance(self._came, Answered):
-            return self.request.read(self._came)
-        raise self._came
-
-    def _settle(self, came: Answered | Exception) -> None:
-        self._came = came
-        self.has_come = True
-        self._has_come.set()
 
 
 class Channel:

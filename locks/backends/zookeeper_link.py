@@ -27,13 +27,9 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import KazooState
 
-from pliska.locks.backends.zookeeper_channel import Answer
-from pliska.locks.backends.zookeeper_connection import (
-    Connection,
-    Events,
-    Purpose,
-    kazoo_client,
-)
+from pliska.locks.backends.zookeeper_answer import Answer
+from pliska.locks.backends.zookeeper_client import kazoo_client
+from pliska.locks.backends.zookeeper_connection import Connection, Events, Purpose
 from pliska.locks.backends.zookeeper_options import ZookeeperOptions
 from pliska.locks.backends.zookeeper_requests import (
     One,

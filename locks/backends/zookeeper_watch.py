@@ -24,7 +24,7 @@ from kazoo.protocol.serialization import GetData
 
 from pliska.locks.backends.base import Revision
 from pliska.locks.backends.keys import directory_of
-from pliska.locks.backends.zookeeper_channel import Answer
+from pliska.locks.backends.zookeeper_answer import Answer
 from pliska.locks.backends.zookeeper_link import ZookeeperLink
 from pliska.locks.backends.zookeeper_reads import last_change, node_read
 from pliska.locks.backends.zookeeper_requests import (

@@ -31,7 +31,7 @@ from pliska.locks import (
 from pliska.locks.backends import zookeeper_watch
 from pliska.locks.backends.base import RECORD_BYTES_MAX
 from pliska.locks.backends.zookeeper import ZookeeperBackend
-from pliska.locks.backends.zookeeper_channel import Answer
+from pliska.locks.backends.zookeeper_answer import Answer
 from pliska.locks.backends.zookeeper_reads import READS_MAX
 from pliska.locks.backends.zookeeper_requests import One
 from pliska.locks.backends.zookeeper_writes import OPERATION_BYTES_MAX, TRANSACTION_BYTES_MAX
