@@ -14,9 +14,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pliska.aggregation import GradientBuffer
 from pliska.coordinator.commit import Commit
@@ -35,6 +36,7 @@ from pliska.coordinator.publisher import Published
 from pliska.coordinator.receipts import KeptReceipt, ReceiptStore
 from pliska.coordinator.recomputation import drawn
 from pliska.coordinator.recomputer import Drawn, Recomputer
+from pliska.coordinator.recovery import recover
 from pliska.coordinator.standing import Conviction, Standing
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.wire import GradientHeader, Signed, Signer, Verified, WireError, peek
@@ -43,9 +45,11 @@ from pliska.coordinator.wire.job import Job
 log = logging.getLogger(__name__)
 
 ParametersT = ParamSpec("ParametersT")
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
 
 REMEMBERED_MAX = 4096
-"""Workers and rounds of which it is remembered that a receipt or evidence is kept."""
+"""Headers that were counted, receipts and evidence that are remembered, so many of each."""
 
 
 class AuditTrail:
@@ -63,7 +67,7 @@ class AuditTrail:
             convict: Is told of each conviction once its evidence is durable.
         """
         self._job = job
-        self._signer = signer
+        self._storage = storage
         self._convict = convict
         self._payloads = PayloadStore(storage, job.name)
         self._receipts = ReceiptStore(storage, job.name)
@@ -73,6 +77,8 @@ class AuditTrail:
         self._of_rows: set[asyncio.Future[None]] = set()
         self._others: set[asyncio.Future[None]] = set()
         self._noted: dict[tuple[str, str, int], None] = {}
+        self._counted: dict[tuple[str, int], Signed] = {}
+        self._commits: dict[int, Commit] = {}
 
     def wants_receipt(self, worker: str, round_number: int) -> bool:
         """Whether no receipt is kept yet for this worker's gradient of this round."""
@@ -85,8 +91,12 @@ class AuditTrail:
             self._start(self._of_rows, write, header.round, header.payload_root, payload)
 
     def keep_receipt(self, header: Verified[GradientHeader], receipt: bytes) -> None:
-        """Keep what a worker was told about a gradient that no record will name."""
+        """Keep what a worker was told about a gradient that no record will name.
+
+        Where another one of its gradients was counted in its place, it is accused.
+        """
         message = header.message
+        self.equivocated(self._counted.get((message.worker, message.round)), header)
         if self._is_new("receipt", message.worker, message.round):
             kept = KeptReceipt(header.signed, Signed.from_bytes(receipt))
             self._start(self._others, self._receipts.write, message.round, kept)
@@ -122,6 +132,10 @@ class AuditTrail:
             buffer: Holds the rows.
         """
         audit, round_number = self._job.audit, commit.record.round
+        _remember(self._commits, commit.record.version, commit)
+        claims = {signed: peek(signed, GradientHeader).claim for signed in headers}
+        for signed, claim in claims.items():
+            _remember(self._counted, (claim.worker, claim.round), signed)
         if audit.keep_rounds:
             oldest = max(0, round_number - audit.keep_rounds + 1)
             self._start(self._others, self._payloads.prune, oldest)
@@ -129,11 +143,12 @@ class AuditTrail:
         if not chosen:
             return
         rows = {row.worker: row.values for row in buffer.filled() if row.worker in chosen}
-        for signed in headers:
-            header = peek(signed, GradientHeader).claim
-            if header.worker in rows and header.base_digest == base.digest:
-                copied = rows[header.worker].numpy().copy()
-                self._examine(Drawn(commit, signed, header, copied, lambda: _parameters(base)))
+        for signed, claim in claims.items():
+            if claim.worker in rows:
+                copied = rows[claim.worker].numpy().copy()
+                parameters = self._parameters(claim, base)
+                if parameters is not None:
+                    self._examine(Drawn(commit, signed, claim, copied, parameters))
 
     async def close(self) -> None:
         """Finish what is being written; what waits to be computed again is given up."""
@@ -141,6 +156,19 @@ class AuditTrail:
         while running := self._of_rows | self._others:
             await asyncio.wait(running)
         self._thread.shutdown()
+
+    def _parameters(
+        self, claim: GradientHeader, base: Published
+    ) -> Callable[[], NDArray[np.float32]] | None:
+        """Say how to get at the parameters that a gradient was computed at."""
+        if claim.base_digest == base.digest:
+            return lambda: np.frombuffer(base.parameters, dtype="<f4")
+        commit = self._commits.get(claim.base_version)
+        if commit is None:
+            reason = f"not computed again: version {claim.base_version} is too long ago"
+            log.warning("worker=%s round=%d reason=%s", claim.worker, claim.round, reason)
+            return None
+        return lambda: recover(self._job, commit, self._storage).model.parameters().numpy()
 
     def _examine(self, gradient: Drawn) -> None:
         submitted = self._recomputer.submit(gradient)
@@ -191,16 +219,16 @@ class AuditTrail:
     def _is_new(self, what: str, worker: str, round_number: int) -> bool:
         """Note something about a worker's round; False where it was noted before."""
         noted = (what, worker, round_number)
-        if noted in self._noted:
-            return False
-        if len(self._noted) >= REMEMBERED_MAX:
-            del self._noted[next(iter(self._noted))]
-        self._noted[noted] = None
-        return True
+        is_new = noted not in self._noted
+        _remember(self._noted, noted, None)
+        return is_new
 
 
-def _parameters(base: Published) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
-    return np.frombuffer(base.parameters, dtype="<f4")
+def _remember(memory: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:
+    """Remember something in the place of what was remembered first."""
+    memory[key] = value
+    if len(memory) > REMEMBERED_MAX:
+        del memory[next(iter(memory))]
 
 
 def _log_failure(done: "asyncio.Future[None]") -> None:

@@ -220,7 +220,8 @@ class Intake:
     def _lateness(self, header: GradientHeader, refusal: Refusal) -> str:
         """Say how late a gradient came, where that is known."""
         ago_s = self.driver.closed_ago_s(header.round)
-        if refusal.code is not ReplyCode.STALE_ROUND or ago_s is None:
+        was_settled = self.driver.acceptable().recent.settled(header.round, header.worker)
+        if refusal.code is not ReplyCode.STALE_ROUND or ago_s is None or was_settled:
             return refusal.reason
         return f"arrived {ago_s:.3f} s after round {header.round} closed"
 
