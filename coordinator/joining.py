@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pliska.coordinator.admission import UNKNOWN_KEY, refuse_key
+from pliska.coordinator.challenges import Challenges
 from pliska.coordinator.driver import RoundDriver
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.refusal import Refusal
@@ -35,6 +36,7 @@ class Joining:
     """
 
     job: str
+    challenges: Challenges
     members: Members
     keyring: Keyring
     manifest: Manifest
@@ -44,7 +46,7 @@ class Joining:
 
     def challenge(self) -> bytes:
         """Return the nonce that the next hello must sign."""
-        return self.members.challenge(self.now())
+        return self.challenges.ask(self.now())
 
     async def hello(self, message: bytes) -> Member | Refusal:
         """Check a signed hello and take its worker in."""
@@ -74,7 +76,7 @@ class Joining:
 
     def _join(self, hello: Hello) -> Member | Refusal:
         now = self.now()
-        if not self.members.answers_challenge(hello.nonce, now):
+        if not self.challenges.is_answered(hello.nonce, now):
             return Refusal(ReplyCode.REPLAY, "the hello answers no open challenge: ask for one")
         if hello.manifest_digest not in (EMPTY, self.manifest.digest):
             reason = "the worker built another model: its names, shapes or dtypes differ"

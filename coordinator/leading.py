@@ -18,6 +18,7 @@ from pliska.aggregation import GradientBuffer, rule_named
 from pliska.coordinator.archive import Archive
 from pliska.coordinator.audit_keys import KeyBook
 from pliska.coordinator.audit_trail import AuditTrail
+from pliska.coordinator.challenges import Challenges
 from pliska.coordinator.checkpoint import Checkpoint
 from pliska.coordinator.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.combiner import Combiner
@@ -32,8 +33,8 @@ from pliska.coordinator.evidence_store import EvidenceStore
 from pliska.coordinator.horizon import raise_horizon
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
-from pliska.coordinator.ledger import Ledger, NoCopies, due
 from pliska.coordinator.kept_job import KeptJob
+from pliska.coordinator.ledger import Ledger, NoCopies, due
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.mode import ModeSetting
 from pliska.coordinator.model import TrainingModel
@@ -152,6 +153,7 @@ class Leading:
         )
         self.joining = Joining(
             job=job.name,
+            challenges=Challenges(secrets.token_bytes),
             members=self.members,
             keyring=means.directory.keyring,
             manifest=model.manifest(),

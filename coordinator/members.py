@@ -14,9 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 TOKEN_BYTES = 32
-CHALLENGES_MAX = 4096
-"""Challenges that wait for their hello; the oldest is forgotten beyond that."""
-CHALLENGE_LIFE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ class Member:
 
 
 class Members:
-    """Who has joined, and who answers which challenge."""
+    """Who has joined."""
 
     def __init__(
         self, lease_s: float, members_max: int, new_secret: Callable[[int], bytes]
@@ -57,22 +54,8 @@ class Members:
         self.lease_s = lease_s
         self.members_max = members_max
         self._new_secret = new_secret
-        self._challenges: dict[bytes, float] = {}
         self._by_worker: dict[str, Member] = {}
         self._by_token: dict[str, str] = {}
-
-    def challenge(self, now: float) -> bytes:
-        """Make the nonce that the next hello of some worker must sign."""
-        if len(self._challenges) >= CHALLENGES_MAX:
-            del self._challenges[next(iter(self._challenges))]
-        nonce = self._new_secret(TOKEN_BYTES)
-        self._challenges[nonce] = now + CHALLENGE_LIFE_S
-        return nonce
-
-    def answers_challenge(self, nonce: bytes, now: float) -> bool:
-        """Whether this nonce was asked for and is fresh; it can be used once."""
-        expires = self._challenges.pop(nonce, None)
-        return expires is not None and now < expires
 
     def join(self, worker: str, incarnation: bytes, key_id: str, now: float) -> Member | None:
         """Take a worker in that has proved its key; None when the job is full."""

@@ -12,6 +12,7 @@ from pliska.coordinator.wire.codec import (
     check_finite,
     codec_named,
 )
+from pliska.coordinator.wire.download import Donor, Download, Resource
 from pliska.coordinator.wire.encoding import Digest, Length, Message, Name, Unique, decode, encode
 from pliska.coordinator.wire.errors import (
     BadSignatureError,
@@ -19,6 +20,7 @@ from pliska.coordinator.wire.errors import (
     DigestError,
     JobFileError,
     MalformedError,
+    NoDonorError,
     NonFiniteError,
     NoProgressError,
     RefusedError,
@@ -45,7 +47,7 @@ from pliska.coordinator.wire.hash_tree import ChunkVerifier
 from pliska.coordinator.wire.job import Job, load_job, parse_job
 from pliska.coordinator.wire.limits import CHUNK_BYTES
 from pliska.coordinator.wire.manifest import Manifest, TensorEntry
-from pliska.coordinator.wire.messages import EMPTY, PROTOCOL, GradientHeader, Hello, Receipt
+from pliska.coordinator.wire.messages import EMPTY, PROTOCOL, GradientHeader, Hello, Receipt, Visit
 from pliska.coordinator.wire.replies import HTTP_STATUS, Reply, ReplyCode
 from pliska.coordinator.wire.signing import (
     KeyLookup,
@@ -83,6 +85,8 @@ __all__ = [
     "CodecSpec",
     "Digest",
     "DigestError",
+    "Donor",
+    "Download",
     "Float32Codec",
     "GradientHeader",
     "Handler",
@@ -95,6 +99,7 @@ __all__ = [
     "Manifest",
     "Message",
     "Name",
+    "NoDonorError",
     "NoProgressError",
     "NonFiniteError",
     "Receipt",
@@ -104,6 +109,7 @@ __all__ = [
     "ReplyLostError",
     "ReplySizeError",
     "Request",
+    "Resource",
     "Response",
     "SchemaError",
     "SealedPayload",
@@ -120,6 +126,7 @@ __all__ = [
     "UnreachableError",
     "Unverified",
     "Verified",
+    "Visit",
     "WireError",
     "check_finite",
     "check_sizes",

@@ -48,6 +48,22 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """Somebody with an enrolled key asks a coordinator for what it keeps, in answer to a challenge.
+
+    Attributes:
+        nonce: The challenge, which makes an overheard visit useless.
+    """
+
+    wire_type: ClassVar[str] = f"pliska/visit/{PROTOCOL}"
+
+    protocol: int
+    job: Name
+    key_id: Name
+    nonce: Annotated[bytes, Length(16, 64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GradientHeader:
     """What a worker signs about one gradient. It binds the payload through its root.
 
