@@ -127,9 +127,7 @@ def _refuse_round(header: GradientHeader, acceptable: Acceptable) -> Refusal | N
     return None
 
 
-def _refuse_settled(
-    header: GradientHeader, settled: Settled, committed_round: int
-) -> Refusal:
+def _refuse_settled(header: GradientHeader, settled: Settled, committed_round: int) -> Refusal:
     if header.payload_root != settled.root:
         reason = f"another gradient for round {header.round} came to round {settled.round}"
     elif settled.is_counted and settled.round <= committed_round:

@@ -15,6 +15,7 @@ from pliska.aggregation import AggregationError, GradientBuffer
 from pliska.coordinator.admission import Acceptable
 from pliska.coordinator.attendance import Attendance, arrivals
 from pliska.coordinator.audit_trail import AuditTrail
+from pliska.coordinator.effective_step import EffectiveStep
 from pliska.coordinator.floor import filter_faults
 from pliska.coordinator.frequency import is_too_frequent
 from pliska.coordinator.gathering import Gathering
@@ -98,6 +99,7 @@ class RoundDriver:
         self._transfers: dict[str, asyncio.Task[Any]] = {}
         self._closed_at: dict[int, float] = {}
         self._quarantine = quarantine(stepper.standings, (), 0)
+        self._told_mode_epoch: int | None = None
         self._is_over = False
 
     @property
@@ -255,6 +257,15 @@ class RoundDriver:
             log.info(
                 "round=%d phase=%s reason=%s", step.state.round, step.state.phase, step.state.reason
             )
+        if step.state.setting != before.setting:
+            setting = step.state.setting
+            log.info(
+                "round=%d mode=%s mode_epoch=%d reason=%s",
+                step.state.round,
+                setting.mode,
+                setting.mode_epoch,
+                setting.reason,
+            )
         for effect in step.effects:
             if isinstance(effect, Opened):
                 # At once: an offer that comes next finds the rows of the round before free.
@@ -273,6 +284,7 @@ class RoundDriver:
                 await in_thread(self._stepper.commit)
                 await self._hand_over_to_audits()
                 self._stepper.advance()
+                self._tell_step()
                 self._tell_changes()
                 self.members_changed()  # before the next round opens: it keeps others out
                 self._advance(Committed())
@@ -325,6 +337,21 @@ class RoundDriver:
             absent=tuple(sorted(set(sealed.members) - set(sealed.slots) - kept_out)),
             excluded=tuple(sorted(kept_out)),
             spared=tuple(sorted(self._quarantine.spared)),
+        )
+
+    def _tell_step(self) -> None:
+        """Log what a step amounts to when it is the first one in its mode."""
+        commit, mode_epoch = self._stepper.last_commit, self._told_mode_epoch
+        if commit is None or commit.record.mode_epoch == mode_epoch:
+            return
+        self._told_mode_epoch = commit.record.mode_epoch
+        step = EffectiveStep.of(commit.record, self._stepper.job.data.batch)
+        log.info(
+            "round=%d mode=%s effective_learning_rate=%g effective_batch=%d",
+            commit.record.round,
+            commit.record.mode,
+            step.learning_rate,
+            step.batch,
         )
 
     def _tell_changes(self) -> None:

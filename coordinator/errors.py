@@ -16,6 +16,7 @@ CoordinatorError
 ├── ModelStateError            a state or vector that does not fit the model
 ├── UnknownJobError            no coordinator has started this job here
 ├── JobConflictError           another job of this name was started before
+├── ModePendingError           no round has run in the mode that was asked for, in the time given
 ├── NotLedError                nobody leads the job at the moment
 ├── ListenError                a coordinator's address is taken or not this machine's
 └── ProtocolError              a coordinator's answer is not what the protocol says
@@ -128,6 +129,12 @@ class JobConflictError(CoordinatorError):
     """A different job of this name was started before. Use another name or another store."""
 
     exit_code = 4
+
+
+class ModePendingError(CoordinatorError):
+    """No round has run in the mode that was asked for, in the time given. It is asked for still."""
+
+    exit_code = 6
 
 
 class NotLedError(CoordinatorError):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from pliska.aggregation import Rule
-from pliska.aggregation.errors import BoundError
+from pliska.aggregation.errors import BoundError, SearchLimitError
 from pliska.aggregation.faults import Faults, faults_among
 
 FILTER = "the Lipschitz filter"
@@ -49,7 +49,7 @@ class Floor:
         for n in range(n_max + 1):
             try:
                 check(n)
-            except BoundError as error:
+            except (BoundError, SearchLimitError) as error:
                 shortages[n] = str(error)
         return cls(MappingProxyType(shortages))
 

@@ -8,9 +8,11 @@ its line and what to write instead.
 from torch import nn
 from torch.utils.data import Dataset, default_collate
 
+from pliska.aggregation import Rule
 from pliska.aggregation.catalog import pre_names, rule_named, rule_names
 from pliska.aggregation.errors import BoundError, RuleUsageError, SearchLimitError, UnknownNameError
 from pliska.coordinator.errors import OptimizerError
+from pliska.coordinator.floor import FILTER, filter_faults
 from pliska.coordinator.optimizer import optimizer_parameters
 from pliska.coordinator.training_module import Example, build_module, load_data
 from pliska.coordinator.user_code import described, load_function, mistake
@@ -64,21 +66,58 @@ def _check_rule(job: Job) -> None:
             f"{rule.name} remembers the gradients of every worker, which no log keeps",
             "write another rule",
         )
-    for count, key in (
-        (job.rounds.workers, "rounds.workers"),
-        (job.rounds.quorum, "rounds.quorum"),
-    ):
-        try:
-            rule.check(count)
-        except BoundError as error:
-            raise mistake(
-                job,
-                key,
-                f"{key} is {count}, but {error.rule} with f = {error.f} needs {error.bound}",
-                f"write at least {error.rows_min}, or lower rule.f",
-            ) from error
-        except SearchLimitError as error:
-            raise mistake(job, key, str(error), "change rule.name or rule.f") from error
+    _check_counts(job, rule)
+    _check_modes(job, rule)
+
+
+def _check_counts(job: Job, rule: Rule) -> None:
+    """Check the rule's bound with every number of gradients that a round may have.
+
+    With f as a fraction of them, more gradients may need more than they are.
+    """
+    rounds = job.rounds
+    _check_count(job, rule, "rounds.workers", rounds.workers)
+    for count in range(rounds.quorum, rounds.workers):
+        _check_count(job, rule, "rounds.quorum", count)
+
+
+def _check_modes(job: Job, rule: Rule) -> None:
+    """Check what a switch to another mode would bring."""
+    buffers = job.asynchronous.buffers
+    if job.hybrid.buffer:
+        _check_count(job, rule, "hybrid.buffer", job.hybrid.buffer)
+    if buffers > 1:
+        _check_count(job, rule, "asynchronous.buffers", buffers)
+    workers = job.rounds.workers
+    faults = filter_faults(rule.f, workers)
+    if buffers == 1 and workers < 3 * faults + 1:
+        raise mistake(
+            job,
+            "asynchronous.buffers",
+            f"with one buffer {FILTER} protects the rounds, and with f = {faults} it needs "
+            f"n >= 3f + 1, more than rounds.workers ({workers})",
+            "write 0, more workers, or lower rule.f",
+        )
+
+
+def _check_count(job: Job, rule: Rule, key: str, count: int) -> None:
+    stands = f"{key} is {count}" if count == _stands_at(job, key) else f"{key} allows {count}"
+    try:
+        rule.check(count)
+    except BoundError as error:
+        raise mistake(
+            job,
+            key,
+            f"{stands}, but {error.rule} with f = {error.f} needs {error.bound}",
+            f"write at least {error.rows_min}, or lower rule.f",
+        ) from error
+    except SearchLimitError as error:
+        raise mistake(job, key, str(error), "change rule.name or rule.f") from error
+
+
+def _stands_at(job: Job, key: str) -> int:
+    table, name = key.split(".")
+    return int(getattr(getattr(job, table), name))
 
 
 def _check_optimizer(job: Job) -> None:

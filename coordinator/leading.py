@@ -37,12 +37,13 @@ from pliska.coordinator.kept_job import KeptJob
 from pliska.coordinator.ledger import Ledger, NoCopies, due
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.mode import ModeSetting
+from pliska.coordinator.mode_control import ModeControl
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published, Publisher
 from pliska.coordinator.recent_rounds import read_recent_rounds
 from pliska.coordinator.recovery import recover
 from pliska.coordinator.retention import horizon_of
-from pliska.coordinator.round_state import Phase, RoundOptions, RoundState
+from pliska.coordinator.round_state import ModeRequested, Phase, RoundOptions, RoundState
 from pliska.coordinator.standing import Conviction, Standing
 from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
@@ -151,6 +152,14 @@ class Leading:
             trail=self._trail,
             now=means.now,
         )
+        self._control = ModeControl(
+            job,
+            means.directory,
+            leadership,
+            options.gatherings,
+            lambda: self._driver.state,
+            lambda setting: self._driver.feed(ModeRequested(setting)),
+        )
         self.joining = Joining(
             job=job.name,
             challenges=Challenges(secrets.token_bytes),
@@ -185,6 +194,7 @@ class Leading:
             CoordinatorError: A round could not be made durable.
         """
         evaluation = asyncio.create_task(self._evaluate())
+        control = asyncio.create_task(self._control.run())
         try:
             await self._driver.run()
             if self._driver.state.phase is Phase.FINISHED:
@@ -192,8 +202,9 @@ class Leading:
                 await self._linger()
             return self._driver.state.phase
         finally:
-            evaluation.cancel()
-            await asyncio.wait([evaluation])
+            for task in (evaluation, control):
+                task.cancel()
+            await asyncio.wait([evaluation, control])
             await self.publisher.close()
             await self._trail.close()
             await in_thread(self._finish_writing)

@@ -6,8 +6,10 @@ Pure reading; nothing here changes anything.
 from collections.abc import Mapping
 from typing import Any
 
+from pliska.coordinator.effective_step import EffectiveStep
 from pliska.coordinator.members import Members
 from pliska.coordinator.round_state import RoundState
+from pliska.coordinator.staleness import LagSummary
 from pliska.coordinator.standing import Standing
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.tally import Tally
@@ -48,10 +50,38 @@ def job_status(
         "digest": stepper.head.parameters_digest.hex(),
         "rule": {"name": job.rule.name, **job.rule.parameters},
         "accuracy": [{"version": version, "accuracy": value} for version, value in measured],
+        "mode": _mode(job, stepper, state),
         "workers": _workers(stepper, state, members, tally),
         "replies": dict(tally.totals()),
         "reasons": dict(tally.reasons()),
         "model_file": stepper.model_file,
+    }
+
+
+def _mode(job: Job, stepper: Stepper, state: RoundState) -> dict[str, Any]:
+    """Say how the rounds are run, and what comes of it."""
+    lags = LagSummary.of(stepper.recent.lags())
+    present = state.present
+    shown = {
+        "mode": state.setting.mode.value,
+        "mode_epoch": state.setting.mode_epoch,
+        "reason": state.setting.reason,
+        "asked_for": state.requested.mode.value,
+        "asked_for_epoch": state.requested.mode_epoch,
+        "policy": job.mode.policy,
+        "soft_deadline_s": state.soft_deadline_s,
+        "lag_mean": round(lags.mean, 4),
+        "lag_most": lags.most,
+        "late_share": round(lags.late_share, 4),
+        "stragglers": sorted(state.turns.stragglers(present)),
+    }
+    if stepper.last_commit is None:
+        return shown
+    step = EffectiveStep.of(stepper.last_commit.record, job.data.batch)
+    return {
+        **shown,
+        "effective_learning_rate": step.learning_rate,
+        "effective_batch": step.batch,
     }
 
 
@@ -63,7 +93,7 @@ def _workers(
         {
             "worker": worker,
             "is_here": worker in present,
-            "slot": state.slots[worker].state.value if worker in state.slots else None,
+            "slot": slot.state.value if (slot := state.slot_of(worker)) else None,
             **_standing(stepper.standings.get(worker, Standing(worker=worker))),
             "replies": dict(tally.of_worker(worker)),
         }

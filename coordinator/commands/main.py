@@ -15,6 +15,7 @@ SUMMARIES = {
     "config": "Read, set, watch and roll back the configuration in the store.",
     "coordinator": "Run a coordinator daemon: it leads the job or stands by.",
     "demo": "Train through lying workers and a dead coordinator, and roll a model back.",
+    "job": "Switch how a job's rounds are run: synchronous, asynchronous, hybrid.",
     "key": "Make, enrol, list, rotate and revoke the keys of workers and coordinators.",
     "lock": "Run a command under a lock; list, show and break locks.",
     "model": "Register, promote and roll back model versions.",

@@ -102,10 +102,27 @@ def _facts(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
     if "round" in snapshot:
         round_facts = f"{snapshot['round']} of {snapshot['rounds']}, {snapshot['reason']}"
         facts += [("epoch", str(snapshot["epoch"])), ("round", round_facts)]
+    if "mode" in snapshot:
+        facts += _mode_facts(snapshot["mode"])
     facts.append(("version", str(snapshot["version"])))
     if snapshot.get("accuracy"):
         newest = snapshot["accuracy"][-1]
         facts.append(("accuracy", f"{newest['accuracy']:.4f} at version {newest['version']}"))
+    return facts
+
+
+def _mode_facts(mode: dict[str, Any]) -> list[tuple[str, str]]:
+    in_force = f"{mode['mode']} (epoch {mode['mode_epoch']}, policy {mode['policy']})"
+    if mode["asked_for_epoch"] > mode["mode_epoch"]:
+        in_force += f", {mode['asked_for']} from the next round on"
+    lag = f"mean {mode['lag_mean']:.2f}, most {mode['lag_most']}, late {mode['late_share']:.0%}"
+    facts = [
+        ("mode", in_force),
+        ("soft deadline", f"{mode['soft_deadline_s']:.3g} s"),
+        ("lag", lag),
+    ]
+    if mode["stragglers"]:
+        facts.append(("stragglers", ", ".join(mode["stragglers"])))
     return facts
 
 
