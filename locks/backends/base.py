@@ -296,7 +296,7 @@ class Backend(Protocol):
                 but at least `LIST_S_MIN`.
 
         Returns:
-            None when the time passed without a change.
+            The listing, now and then without a change; None when the time passed without one.
         """
 
     def open_feed(self) -> ChangeFeed:

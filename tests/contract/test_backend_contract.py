@@ -16,6 +16,7 @@ from pliska.locks import (
     Create,
     Delete,
     Existing,
+    Listing,
     LockUsageError,
     Record,
     Revision,
@@ -366,6 +367,74 @@ def test_no_change_between_reading_and_waiting_is_missed(
         assert backend.wait_for_change("d", listing.revision, 20)
         listing = backend.list("d")
     thread.join()
+
+
+@pytest.mark.replicated
+def test_whoever_waits_and_lists_sees_the_change_that_it_waited_for(
+    backend: Backend, connect_store: Connect
+) -> None:
+    writer = connect_store()
+    session = writer.open_session(30)
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(20):
+            key = f"d/{number}"
+            owner = session if number % 2 else None
+            writer.create(key, b"1", owner)
+            for path, change in (
+                (key, lambda key=key: writer.transact([], [Update(key, b"2")])),
+                ("d", lambda number=number: writer.create(f"d/beside-{number}", b"")),
+                (key, lambda key=key: writer.delete(key)),
+            ):
+                before = backend.list("d")
+                seen = pool.submit(changed_listing, backend, path, before)
+                change()
+                assert seen.result(timeout=20).records == backend.list("d").records
+    session.close(5)
+
+
+def changed_listing(backend: Backend, path: str, before: Listing) -> Listing:
+    """The listing of "d" once it is another one than `before`."""
+    after = before
+    while after.records == before.records:
+        seen = backend.wait_and_list(path, after.revision, "d", 30)
+        assert seen is not None
+        assert seen.revision >= after.revision
+        after = seen
+    return after
+
+
+@pytest.mark.replicated
+def test_whoever_waits_and_lists_is_not_kept_by_a_change_that_has_happened(
+    backend: Backend, connect_store: Connect
+) -> None:
+    writer = connect_store()
+    session = writer.open_session(30)
+    for owner in (session, None):
+        record = writer.create("d/a", b"1", owner)
+        before = backend.list("d")
+        writer.transact([], [Update("d/a", b"2")])
+        updated = changed_listing(backend, "d/a", before)
+        assert [each.value for each in updated.records] == [b"2"]
+        writer.delete("d/a")
+        deleted = changed_listing(backend, "d/a", updated)
+        assert deleted.records == ()
+        assert deleted.revision > record.created
+    session.close(5)
+
+
+def test_whoever_waits_and_lists_gets_nothing_without_a_change(backend: Backend) -> None:
+    session = backend.open_session(30)
+    for owner in (session, None):
+        backend.create("d/a", b"", owner)
+        listing = backend.list("d")
+        for path in ("d/a", "d"):
+            started_s = time.monotonic()
+            while seen := backend.wait_and_list(path, listing.revision, "d", 0.2):
+                assert seen.records == listing.records
+            assert 0.15 < time.monotonic() - started_s < 5
+            assert backend.wait_and_list(path, listing.revision, "d", 0.0) is None
+        backend.delete("d/a")
+    session.close(5)
 
 
 def test_many_threads_wait_and_each_is_woken(backend: Backend, connect_store: Connect) -> None:
