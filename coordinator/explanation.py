@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pliska.coordinator.annex import Annex
+from pliska.coordinator.combination import FILTER
 from pliska.coordinator.commit import CommitRecord, Contribution
 from pliska.coordinator.proof import Outcome, of_receipt, of_verdict
 from pliska.coordinator.receipts import KeptReceipt
@@ -95,7 +96,7 @@ def _of_contribution(
         margin=contribution.margin if is_judged else None,
         arrived_s=arrived.get(contribution.worker),
         reason=contribution.reason,
-        change=_change_of_judged(outcome, contribution.margin, rule),
+        change=_change_of_judged(contribution, outcome, rule),
     )
 
 
@@ -135,12 +136,17 @@ def _without_gradient(worker: str, outcome: Outcome, reason: str, change: str) -
     return Explanation(worker, outcome, None, None, None, None, reason, change)
 
 
-def _change_of_judged(outcome: Outcome, margin: float, rule: str) -> str:
+def _change_of_judged(contribution: Contribution, outcome: Outcome, rule: str) -> str:
     match outcome:
+        case Outcome.COUNTED if contribution.damping < 1:
+            return (
+                f"computed on the newest version, and not {contribution.lag} versions before, "
+                f"it would have counted in full and not at {contribution.damping:.2f}"
+            )
         case Outcome.COUNTED:
-            return _change_of_counted(margin, rule)
+            return _change_of_counted(contribution.margin, rule)
         case Outcome.OUTVOTED:
-            return _change_of_outvoted(margin, rule)
+            return _change_of_outvoted(contribution.margin, rule)
         case _:
             return "a gradient of finite numbers, one a round, that is what its header says"
 
@@ -160,6 +166,8 @@ def _change_of_outvoted(margin: float, rule: str) -> str:
         return f"its {BORDERED[rule]} would have had to fall by {1 - 1 / (1 - margin):.0%}"
     if rule in COORDINATE_WISE:
         return "a value nearer the middle in at least one coordinate"
+    if rule == FILTER:
+        return "a gradient that differs less from its last one, for how far the model moved"
     return "a gradient nearer to those of the other workers"
 
 
