@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from pliska.coordinator.announcement import LEADER, STANDBY, Announcement
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ListenError
@@ -90,6 +91,7 @@ class Daemon:
         self._clock = SystemClock()
         self._server = Server(self.status)
         self._leading: Leading | None = None
+        self._announcement: Announcement | None = None
         self._stopping = asyncio.Event()
         self._campaign_cancelled = threading.Event()
 
@@ -97,6 +99,8 @@ class Daemon:
         """End `run` soon, as after SIGTERM: resign, close, return."""
         self._stopping.set()
         self._campaign_cancelled.set()
+        if self._announcement is not None:
+            self._announcement.drain()
 
     def status(self) -> Mapping[str, Any]:
         """Return what this coordinator knows, ready for JSON."""
@@ -161,9 +165,13 @@ class Daemon:
             key_id=identity.key_id,
         )
         log.info("coordinator=%s address=%s:%d", self._options.name, advertised, http.port)
+        backend, lease_s = means.directory.backend, self._options.session_timeout_s
         try:
+            self._announcement = Announcement(backend, self._job.name, endpoint, lease_s)
             return await self._take_turns(means, endpoint)
         finally:
+            if self._announcement is not None:
+                await asyncio.to_thread(self._announcement.end)
             await http.close()
 
     async def _take_turns(self, means: Means, endpoint: Endpoint) -> Phase | None:
@@ -210,8 +218,7 @@ class Daemon:
         """
         leading = await asyncio.to_thread(Leading, means, leadership)
         log.info("coordinator=%s epoch=%d reason=%s", self._options.name, leading.epoch, "leads")
-        self._leading = leading
-        self._server.lead(leading)
+        self._take_role(leading)
         running = asyncio.create_task(leading.run())
         stopping = asyncio.create_task(self._stopping.wait())
         lost = asyncio.create_task(_lost(leadership))
@@ -223,13 +230,19 @@ class Daemon:
                 leadership.check()
             return None
         finally:
-            self._leading = None
-            self._server.lead(None)
+            self._take_role(None)
             for task in (running, stopping, lost):
                 task.cancel()
             await asyncio.gather(running, stopping, lost, return_exceptions=True)
             with contextlib.suppress(LockError):
                 await asyncio.to_thread(leadership.resign)
+
+    def _take_role(self, leading: Leading | None) -> None:
+        """Lead, or stand by, and show it."""
+        self._leading = leading
+        self._server.lead(leading)
+        if self._announcement is not None:
+            self._announcement.show(STANDBY if leading is None else LEADER)
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

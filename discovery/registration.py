@@ -37,10 +37,13 @@ _log = logging.getLogger(__name__)
 
 
 class Registration:
-    """One instance that stays registered. Make one with `register`. Safe to use from any thread."""
+    """One instance that stays registered. Make one with `register` or `begin`.
+
+    Safe to use from any thread.
+    """
 
     def __init__(self, backend: Backend, instance: Instance, lease_s: float, clock: Clock) -> None:
-        """Use `register`, which checks the lease and waits until it is registered."""
+        """Use `begin`, which checks the lease, or `register`, which also waits."""
         self._clock = clock
         self._changed = threading.Condition()
         self._wanted = instance
@@ -56,6 +59,21 @@ class Registration:
         )
         self._thread = threading.Thread(target=self._run, name="pliska-registration", daemon=True)
         self._thread.start()
+
+    @classmethod
+    def begin(
+        cls, backend: Backend, instance: Instance, lease_s: float, clock: Clock | None = None
+    ) -> Self:
+        """Begin to register an instance, and go on trying while that fails; see `register`.
+
+        Raises:
+            LockUsageError: The lease is out of range.
+        """
+        if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
+            raise LockUsageError(
+                f"a lease lasts {LEASE_S_MIN} to {LEASE_S_MAX} seconds, not {lease_s}"
+            )
+        return cls(backend, instance, lease_s, clock or SystemClock())
 
     @property
     def instance(self) -> Instance:
@@ -249,9 +267,7 @@ def register(
         StoreUnavailableError: The store did not answer in time.
         LockUsageError: The lease is out of range.
     """
-    if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
-        raise LockUsageError(f"a lease lasts {LEASE_S_MIN} to {LEASE_S_MAX} seconds, not {lease_s}")
-    registration = Registration(backend, instance, lease_s, clock or SystemClock())
+    registration = Registration.begin(backend, instance, lease_s, clock)
     try:
         if registration.wait_until_registered(timeout_s):
             return registration
