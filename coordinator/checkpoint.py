@@ -138,6 +138,15 @@ class CheckpointStore:
             raise DamagedStateError(f"{place}: its content does not have its state digest")
         return manifest.checkpoint, state
 
+    def checkpoint(self, place: str) -> Checkpoint:
+        """Say what one of `places` holds, by its manifest.
+
+        Raises:
+            DamagedStateError: the manifest is missing, altered, or not ours.
+            StorageError: the disk failed.
+        """
+        return self._manifest(place).checkpoint
+
     def stored(self, place: str) -> "StoredState":
         """Open the bytes of a checkpoint's state for reading in parts; they are not checked.
 

@@ -84,9 +84,8 @@ class CoordinatorClient:
         """Prepare to connect; nothing is sent yet."""
         self.endpoint = endpoint
         self.job = job
-        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         self._http = HttpClient(
-            f"{host}:{endpoint.port}",
+            endpoint.address,
             client_context(endpoint.certificate),
             reply_bytes_max=STATUS_BYTES_MAX,
         )

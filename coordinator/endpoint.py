@@ -30,6 +30,12 @@ class Endpoint:
     certificate: str
     key_id: str
 
+    @property
+    def address(self) -> str:
+        """Its `host:port`."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
     def to_bytes(self) -> bytes:
         """Write as JSON."""
         return json.dumps(asdict(self), sort_keys=True).encode()

@@ -7,6 +7,7 @@ recovery needs, and the rest is done the next time.
 """
 
 import logging
+from collections.abc import Collection
 
 from pliska.coordinator.checkpoint import CheckpointStore
 from pliska.coordinator.commit import Commit
@@ -33,12 +34,13 @@ class Pruner:
         """Return the versions of the complete checkpoints."""
         return [self._checkpoints.version_of(place) for place in self._checkpoints.places()]
 
-    def prune(self, head: Commit, horizon: int) -> None:
+    def prune(self, head: Commit, horizon: int, spared: Collection[int] = ()) -> None:
         """Remove what nobody needs.
 
         Args:
             head: The last committed record; its chain says which entries are real.
             horizon: From the store.
+            spared: Versions of checkpoints that somebody fetches, to go on from there.
 
         Raises:
             StorageError: The disk failed; what was not removed is tried again next time.
@@ -46,8 +48,10 @@ class Pruner:
         stays = kept(horizon, self.versions(), self._options)
         places = self._checkpoints.places()
         version_of = self._checkpoints.version_of
-        self._checkpoints.keep_only([p for p in places if version_of(p) in stays.checkpoints])
-        old = [each for each in self._log.entries() if each.version <= stays.aggregates_after]
+        wanted = stays.checkpoints | frozenset(spared)
+        self._checkpoints.keep_only([each for each in places if version_of(each) in wanted])
+        last = min((stays.aggregates_after, *spared))
+        old = [each for each in self._log.entries() if each.version <= last]
         if not old:
             return
         self._known = self._chain(head, old[0].version)
@@ -60,7 +64,7 @@ class Pruner:
                 continue
             try:
                 self._log.shrink(entry.version, digest)
-            except DamagedStateError as error:
+            except (DamagedStateError, MissingObjectError) as error:
                 log.warning("version=%d reason=%s", entry.version, f"not pruned: {error}")
 
     def _chain(self, head: Commit, oldest: int) -> dict[int, bytes]:

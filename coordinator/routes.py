@@ -13,6 +13,23 @@ FINAL = "pliska-final"
 AFTER = "after"
 WAIT_S = "wait_s"
 
+VISIT_CHALLENGE = "visit-challenge"
+VISIT = "visit"
+HEADS = "heads"
+CHECKPOINTS = "checkpoints"
+MANIFEST = "state-manifest"
+STATE = "state"
+AGGREGATE = "aggregate"
+PARAMETERS = "parameters"
+ENTRIES = "entries"
+FOLLOWING = "following"
+
+VERSION_NUMBER = "version"
+DIGEST = "digest"
+COUNT = "count"
+EPOCH_NUMBER = "epoch"
+PROBE = "probe"
+
 WAIT_S_MAX = 20.0
 """The longest that a request for a newer version is held open."""
 HELLO_BYTES_MAX = 16 * 1024

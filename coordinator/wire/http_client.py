@@ -123,9 +123,9 @@ class HttpClient:
         if into is not None and 200 <= response.status < 300:
             filled = await _fill(response, into.cast("B"), progress)
             return ClientResponse(response.status, headers, into.cast("B")[:filled])
-        reply = memoryview(bytearray(self._reply_bytes_max))
-        filled = await _fill(response, reply, progress)
-        return ClientResponse(response.status, headers, bytes(reply[:filled]))
+        return ClientResponse(
+            response.status, headers, await _collect(response, self._reply_bytes_max, progress)
+        )
 
 
 class _Progress:
@@ -150,6 +150,20 @@ async def _pieces(views: list[memoryview], progress: _Progress) -> AsyncIterator
         for offset in range(0, len(view), PIECE_BYTES):
             yield view[offset : offset + PIECE_BYTES]
             progress.made()
+
+
+async def _collect(response: aiohttp.ClientResponse, bytes_max: int, progress: _Progress) -> bytes:
+    """Receive a response's body of unknown length."""
+    collected = bytearray()
+    reported = 0
+    async for data in response.content.iter_any():
+        if len(collected) + len(data) > bytes_max:
+            raise ReplySizeError(f"the response has more than {bytes_max} bytes")
+        collected += data
+        if len(collected) - reported >= PIECE_BYTES:
+            reported = len(collected)
+            progress.made()
+    return bytes(collected)
 
 
 async def _fill(response: aiohttp.ClientResponse, view: memoryview, progress: _Progress) -> int:

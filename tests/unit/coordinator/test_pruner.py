@@ -62,6 +62,15 @@ def test_a_horizon_that_is_not_reached_spares_what_follows_it(
     assert [each.version for each in archive.log.entries()] == [4, 5, 6, 7, 8]
 
 
+def test_a_checkpoint_that_is_being_fetched_stays_with_what_follows_it(
+    leader: Any, archive: Archive
+) -> None:
+    run(leader, 8, checkpoint_at=(3, 6))
+    pruner(archive).prune(leader.head, horizon=6, spared=[3])
+    assert [each.version for each in archive.log.entries()] == [4, 5, 6, 7, 8]
+    assert len(archive.checkpoints.places()) == 2
+
+
 def test_an_entry_that_was_never_committed_goes_altogether(
     leader: Any, archive: Archive, lead: Any
 ) -> None:
