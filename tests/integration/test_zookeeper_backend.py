@@ -33,7 +33,7 @@ from pliska.locks.backends.base import RECORD_BYTES_MAX
 from pliska.locks.backends.zookeeper import ZookeeperBackend
 from pliska.locks.backends.zookeeper_answer import Answer
 from pliska.locks.backends.zookeeper_reads import READS_MAX
-from pliska.locks.backends.zookeeper_requests import One
+from pliska.locks.backends.zookeeper_requests import One, Reply
 from pliska.locks.backends.zookeeper_writes import OPERATION_BYTES_MAX, TRANSACTION_BYTES_MAX
 from services.proxy import CHANGES, Action, ZookeeperProxy
 from services.zookeeper import SESSION_MS_MAX, SESSION_MS_MIN, ZookeeperServer
@@ -231,6 +231,19 @@ def test_a_listing_longer_than_one_request_is_whole(backend: Backend) -> None:
         expected.append((f"d/{number}", b"%d" % number, owner))
     listing = backend.list("d")
     assert [(r.key, r.value, r.session_id) for r in listing.records] == expected
+    session.close(5)
+
+
+def test_a_queue_read_from_a_server_that_is_behind_is_read_again(
+    backend: ZookeeperBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = backend.open_session(10)
+    record = backend.create("d/a", b"", session)
+    behind = Reply(record.created - 1, (["another"],))
+    monkeypatch.setattr(backend._watcher, "wait_and_read", lambda *_: behind)
+    listing = backend.wait_and_list("d/a", record.created, "d", 1.0)
+    assert listing is not None
+    assert listing.records == (record,)
     session.close(5)
 
 

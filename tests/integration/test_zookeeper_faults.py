@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -29,7 +29,7 @@ from pliska.locks import (
     connect,
 )
 from services.lock_process import LockProcess
-from services.proxy import CHANGES, Action, ZookeeperProxy
+from services.proxy import CHANGES, GET_DATA, READ_MANY, Action, ZookeeperProxy
 from services.zookeeper import TICK_MS, ZookeeperServer, fresh_address
 
 LEASE_S = 2.0
@@ -318,6 +318,35 @@ def test_a_release_whose_answer_is_lost_still_frees_the_lock(
     wait_until(lambda: contenders(backend) == 0)
 
 
+@pytest.mark.parametrize("kind", [GET_DATA, READ_MANY], ids=["watch", "look"])
+@pytest.mark.parametrize("action", [Action.CUT_AFTER, Action.CUT_BEFORE, Action.SWALLOW])
+def test_a_waiter_whose_watch_or_look_is_lost_still_gets_its_turn(
+    address: str,
+    backend: Backend,
+    proxy: ZookeeperProxy,
+    connect_to: Callable[[str], Backend],
+    open_session: Callable[..., Session],
+    kind: int,
+    action: Action,
+) -> None:
+    first = Mutex(open_session(backend, 10.0), "m").acquire()
+    waiter = Mutex(open_session(connect_to(through(proxy, address)), 10.0), "m")
+    with ThreadPoolExecutor(1) as pool:
+        if kind == GET_DATA:
+            proxy.decide = once(action, {kind})
+        waiting = pool.submit(waiter.acquire, 20)
+        wait_until(lambda: contenders(backend) == 2)
+        wait_until(lambda: proxy.requests[GET_DATA] > 0)
+        if kind == READ_MANY:
+            proxy.decide = once(action, {kind})
+        assert first.release()
+        grant = waiting.result(timeout=10)
+    assert grant.held
+    assert grant.token > first.token
+    assert grant.release()
+    assert contenders(backend) == 0
+
+
 def test_a_waiter_keeps_its_place_over_a_broken_connection(
     address: str,
     backend: Backend,
@@ -393,13 +422,13 @@ def test_an_ensemble_loses_members_one_by_one(
     assert backend.get("after/leader") is not None
 
 
-def once(action: Action) -> Callable[[int], Action]:
-    """Do it to the next change and to nothing after it."""
+def once(action: Action, kinds: Set[int] = CHANGES) -> Callable[[int], Action]:
+    """Do it to the next request of these kinds and to nothing after it."""
     is_due = threading.Event()
     is_due.set()
 
     def decide(kind: int) -> Action:
-        if kind in CHANGES and is_due.is_set():
+        if kind in kinds and is_due.is_set():
             is_due.clear()
             return action
         return Action.PASS

@@ -10,10 +10,10 @@ from pliska.locks import Backend, Grant, Mutex, Session, connect
 from services.proxy import PING, ZookeeperProxy
 from services.zookeeper import ZookeeperServer
 
-HANDOVER_REQUESTS_MAX = 6
-"""Delete; then the next one's sync and names, sync and records; and a watch taken down."""
-BACKGROUND_REQUESTS_PER_S = 30
-"""Renewals, and the keeper's look at what is held, of all sessions together."""
+HANDOVER_REQUESTS_MAX = 3
+"""Delete; then the next one's read of the names and of its own record, and of those of others."""
+BACKGROUND_REQUESTS_PER_S = 5
+"""Renewals, and the keeper's look at what is held."""
 
 
 @pytest.fixture

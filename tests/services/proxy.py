@@ -16,8 +16,10 @@ from typing import Self
 
 FRAME_BYTES_MAX = 4 * 1024 * 1024
 PING = 11
+GET_DATA = 4
+READ_MANY = 22
 CHANGES = frozenset({1, 2, 5, 14, 15, 19})
-"""Numbers of ZooKeeper's requests. Those that change records: create, delete, set data, multi,
+"""Numbers of ZooKeeper's requests; those that change records: create, delete, set data, multi,
 create with an answer that says when, create a container."""
 
 

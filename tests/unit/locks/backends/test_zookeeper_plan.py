@@ -8,7 +8,7 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
-from kazoo.protocol.serialization import CheckVersion, SetData
+from kazoo.protocol.serialization import CheckVersion, Create2, SetData
 from kazoo.protocol.serialization import Create as CreateNode
 from kazoo.protocol.serialization import Delete as DeleteNode
 from kazoo.security import OPEN_ACL_UNSAFE
@@ -30,6 +30,7 @@ from pliska.locks.backends.zookeeper_plan import (
     Step,
     check_refusal,
     keys_to_read,
+    lacks_directory,
     needs_reading,
     plan,
     refused,
@@ -88,6 +89,15 @@ def test_a_record_of_a_session_is_checked_alone_and_deleted_without_a_look() -> 
     ]
     assert not needs_reading([], [Delete("d/a")], lambda key: key == "d/a")
     assert operations(plan([], [Delete("d/a")], {}, LAYOUT)) == [DeleteNode("/root/d/a", -1)]
+
+
+def test_a_creation_by_itself_is_one_operation_that_answers_with_its_revision() -> None:
+    assert operations(plan([], [Create("d/a", b"v")], {}, LAYOUT)) == [
+        Create2("/root/d/a", b"v", LAYOUT.acl, 0)
+    ]
+    (step,) = plan([], [Create("d/a", b"v", "77")], {}, LAYOUT)
+    assert step.operation == Create2("/root/d/a", b"v", LAYOUT.acl, 1)
+    assert lacks_directory(step, NoNodeError())
 
 
 def test_what_must_be_seen_is_read() -> None:
