@@ -6,9 +6,9 @@ the bound, report); a rule itself only says how rows that passed are combined.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import median
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack, overload
 
@@ -35,11 +35,11 @@ from pliska.aggregation.faults import (
     require_faults,
     smallest_n,
 )
-from pliska.aggregation.gate import Gate, squared_norm
+from pliska.aggregation.gate import Gate
 from pliska.aggregation.mass import require_honest_majority
 from pliska.aggregation.points import ORIGIN, Combination, Points
 from pliska.aggregation.preaggregation import Chain
-from pliska.aggregation.report import Verdict, WorkerReport, bounded, refusal, suspicion
+from pliska.aggregation.report import WorkerReport, report_on
 from pliska.aggregation.rows import Rows
 from pliska.aggregation.setting import Given, Memory, Setting
 
@@ -52,7 +52,7 @@ NOTHING_BEFORE = Chain()
 """The rows reach the rule as they are."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Aggregation(Generic[V]):
     """The result of a rule.
 
@@ -60,17 +60,26 @@ class Aggregation(Generic[V]):
         vector: The aggregate, with the shape, dtype and kind of one row as it
             was handed in; float32 [d] for state dicts and buffers. Never an
             alias of the input.
-        report: One entry per worker in canonical order, refused ones included.
+        account: Makes the report.
         faults: How many faults were borne, and why so many.
         memory: What the rule wants to be given in the next round; None for
             most rules.
     """
 
     vector: V
-    report: tuple[WorkerReport, ...]
+    account: Callable[[], tuple[WorkerReport, ...]] = field(repr=False)
     faults: FaultCount
     memory: Memory | None = None
     _state: dict[str, Tensor] | None = None
+
+    @cached_property
+    def report(self) -> tuple[WorkerReport, ...]:
+        """One entry per worker in canonical order, refused ones included.
+
+        Made when it is first read: only then does anybody wait for a GPU to
+        finish the aggregate. It needs no row any more.
+        """
+        return self.account()
 
     @property
     def state_dict(self) -> dict[str, Tensor]:
@@ -270,7 +279,7 @@ class Rule(ABC):
         made = self.combine(self.pre.apply(points, setting), setting)
         return Aggregation(
             vector=handed_in.restore(made.vector),
-            report=_report(workers, made, refused, passed),
+            account=partial(report_on, workers, made, refused, passed.squared_lengths()),
             faults=faults,
             memory=made.memory,
             _state=handed_in.state(made.vector, admitted) if handed_in.state else None,
@@ -369,35 +378,3 @@ def _refused(handed_in: Submission, rejected: Mapping[str, str], gate: Gate) -> 
         refused.setdefault(handed_in.workers[position], reason)
     workers = list(refused)
     return {workers[i]: refused[workers[i]] for i in canonical(workers)}
-
-
-def _report(
-    workers: Sequence[str], made: Combination, refused: Mapping[str, str], rows: Rows
-) -> tuple[WorkerReport, ...]:
-    scores = suspicion(made.distances, _resolution(made, rows))
-    entries = [
-        WorkerReport(
-            worker=worker,
-            weight=made.weights[i],
-            score=scores[i],
-            margin=bounded(made.margins[i]),
-            verdict=Verdict.KEPT if made.weights[i] > 0 else Verdict.OUTVOTED,
-            reason=made.reasons[i],
-        )
-        for i, worker in enumerate(workers)
-    ] + [refusal(worker, reason) for worker, reason in refused.items()]
-    return tuple(entries[i] for i in canonical([entry.worker for entry in entries]))
-
-
-def _resolution(made: Combination, rows: Rows) -> float:
-    """Return the squared distance to the aggregate that rounding alone can make.
-
-    The aggregate is read only if that could matter: its length is at most that
-    of all rows together.
-    """
-    rounding = torch.finfo(torch.float32).eps ** 2
-    most = rounding * sum(measured for measured, _ in rows.squared_lengths())
-    if median(made.distances) >= most:
-        return 0.0
-    length = torch.tensor(squared_norm(made.vector[: rows.measured]), dtype=torch.float64)
-    return rounding * rows.total(length).item()

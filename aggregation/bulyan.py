@@ -55,12 +55,16 @@ class RecursiveRule(Rule):
         chosen = points.mixed(Mixture(matrix, [0] * geometry.n))
         made = reduced(points, chosen.reduce(lambda rows: near_median_mean(rows, theta - 2 * f)))
         turns = {row: turn for turn, row in enumerate(winners, start=1)}
-        reasons = [
-            f"Krum's choice {turns[place]} of {theta}; {made.reasons[i]}"
-            if place in turns
-            else f"not among Krum's {theta} choices"
-            for i, place in enumerate(points.places)
-        ]
+        places = list(points.places)  # so that the reasons hold no rows
+
+        def reasons() -> list[str]:
+            return [
+                f"Krum's choice {turns[place]} of {theta}; {kept}"
+                if place in turns
+                else f"not among Krum's {theta} choices"
+                for place, kept in zip(places, made.reasons(), strict=True)
+            ]
+
         return replace(made, reasons=reasons)
 
 

@@ -29,5 +29,5 @@ def reduce_columns(rows: Rows, reduction: Reduction) -> BandMean:
         measured = max(0, min(rows.measured - columns.start, block.shape[1]))
         gaps = block[:, :measured] - vector[columns][:measured].to(torch.float64)
         distances += gaps.square().sum(dim=1)
-    kept, distances = rows.total(torch.stack([kept, distances]).cpu())
-    return BandMean(vector, kept.tolist(), distances.tolist())
+    kept, distances = rows.total(torch.stack([kept, distances]))
+    return BandMean(vector, kept, distances)

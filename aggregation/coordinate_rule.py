@@ -30,9 +30,13 @@ class CoordinateRule(Rule):
         made = reduced(points, points.reduce(lambda rows: self.reduce(rows, setting)))
         if setting.masses is None:
             return made
-        return replace(
-            made, reasons=[f"{weight:.2%} of the voting mass kept" for weight in made.weights]
-        )
+
+        def reasons() -> list[str]:
+            return [
+                f"{weight:.2%} of the voting mass kept" for weight in made.weights.cpu().tolist()
+            ]
+
+        return replace(made, reasons=reasons)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +57,7 @@ class BandRule(CoordinateRule):
             band = self.band(points.n, setting.f)
             made = order_statistics.mixed_band_mean(points.rows, points.matrix, band)
             if made is not None:
-                kept = torch.tensor(made.kept, dtype=torch.float64) @ points.matrix
-                return reduced(points, replace(made, kept=kept.tolist()))
+                return reduced(points, replace(made, kept=made.kept @ points.matrix))
         return super().combine(points, setting)
 
     def reduce(self, rows: Rows, setting: Setting) -> BandMean:
@@ -64,15 +67,20 @@ class BandRule(CoordinateRule):
 
 def reduced(points: Points, made: BandMean) -> Combination:
     """Report on a reduction of all columns."""
-    total = sum(made.kept) or 1.0
-    weights = [kept / total for kept in made.kept]
+    total = made.kept.sum()
+    weights = made.kept / torch.where(total > 0, total, 1.0)
+    d = points.rows.whole_d
+
+    def reasons() -> list[str]:
+        return [
+            f"within the kept range in {kept / d:.0%} of the coordinates"
+            for kept in made.kept.cpu().tolist()
+        ]
+
     return Combination(
         vector=made.vector,
         weights=weights,
         distances=made.distances,
-        margins=[points.rows.n * weight - 1 for weight in weights],
-        reasons=[
-            f"within the kept range in {kept / points.rows.whole_d:.0%} of the coordinates"
-            for kept in made.kept
-        ],
+        margins=points.rows.n * weights - 1,
+        reasons=reasons,
     )

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pliska.aggregation.engine import fixed_point, gpu, grams
 from pliska.aggregation.engine.compiler import host_for
-from pliska.aggregation.engine.statistics import SQUARE_MIN, squared_length, squares
+from pliska.aggregation.engine.statistics import SQUARE_MIN, squared_length, squared_lengths
 from pliska.aggregation.rows import Rows
 
 CANCELLATION = 1e-2
@@ -66,18 +66,19 @@ def read_ahead(rows: Rows) -> None:
     if rows.grid is not None or not is_large or rows.seen.gram is not None:
         return
     columns = slice(0, rows.measured)
-    if gpu.has_kernels(rows.tensors):
-        gram = rows.total(gpu.products(rows.tensors, columns, _middle_row(rows)).cpu())
-        rows.seen.gram = gram if is_exact(gram, rows) else None
-        return
     target = host_for(rows.tensors)
-    if target is None:
+    if gpu.has_kernels(rows.tensors):
+        found = gpu.products(rows.tensors, columns, _middle_row(rows)).cpu()
+        products, lengths = found[:-1], found[-1]
+    elif target is not None:
+        middle = rows.tensors[_middle_row(rows)]
+        multiplied = grams.products(target, rows.tensors, rows.n, columns, middle)
+        products, lengths = map(torch.from_numpy, (multiplied.gram, multiplied.lengths))
+    else:
         return
-    centre = _middle_row(rows)
-    found = grams.products(target, rows.tensors, rows.n, columns, rows.tensors[centre])
     if rows.seen.lengths is None:
-        rows.seen.lengths = rows.pairs(_lengths(rows, found.lengths.tolist()))
-    gram = rows.total(torch.from_numpy(found.gram))
+        rows.seen.lengths = rows.total(_lengths(rows, lengths.tolist()))
+    gram = rows.total(products)
     if is_exact(gram, rows):
         rows.seen.gram = gram
 
@@ -138,13 +139,13 @@ def _lengths(rows: Rows, measured: Sequence[float]) -> Tensor:
     columns, rest = slice(0, rows.measured), slice(rows.measured, rows.d)
     least = SQUARE_MIN * rows.measured
     lengths = [
-        (
-            length if least <= length < np.inf else squared_length(row, columns),
-            squared_length(row, rest),
-        )
+        length if least <= length < np.inf else squared_length(row, columns)
         for row, length in zip(rows.tensors, measured, strict=True)
     ]
-    return torch.tensor(lengths, dtype=torch.float64)
+    exact = torch.tensor(lengths, dtype=torch.float64)
+    has_rest = rows.measured < rows.d
+    carried = squared_lengths(rows.tensors, rest).cpu() if has_rest else torch.zeros_like(exact)
+    return torch.stack([exact, carried], dim=1)
 
 
 def _exact_gram(rows: Rows, centre: int) -> Tensor:
@@ -167,9 +168,9 @@ def _middle_row(rows: Rows) -> int:
         slice(start, min(start + SAMPLE_COLUMNS, rows.measured))
         for start in range(0, rows.measured, step)
     ]
-    sampled = [sum(squares(row, columns) for columns in spans) for row in rows.tensors]
-    lengths = rows.total(torch.tensor(sampled, dtype=torch.float64))
-    found = torch.where(lengths.isfinite(), lengths, torch.inf).tolist()
+    sampled = torch.stack([squared_lengths(rows.tensors, columns) for columns in spans])
+    lengths = rows.total(sampled.sum(dim=0))
+    found = torch.where(lengths.isfinite(), lengths, torch.inf).cpu().tolist()
     return sorted(range(rows.n), key=lambda i: (found[i], i))[rows.n // 2]
 
 

@@ -61,8 +61,8 @@ class MeasuredBuffer(GradientBuffer):
         found = self._running.among([places[worker] for worker in workers])
         if found is None:
             return Seen()
-        gram, lengths = torch.from_numpy(found[0]), found[1].tolist()
+        gram, lengths = torch.from_numpy(found[0]), torch.from_numpy(found[1])
         rows = Rows(tuple(self.row(places[worker]) for worker in workers), self.d)
         if not is_exact(gram, rows):
             return Seen()
-        return Seen([(length, 0.0) for length in lengths], gram)
+        return Seen(torch.stack([lengths, torch.zeros_like(lengths)], dim=1), gram)

@@ -33,13 +33,16 @@ class BandMean:
 
     Attributes:
         vector: [d], in the rows' arithmetic dtype.
-        kept: Coordinates in which each row lies within the band, ties included.
-        distances: Squared distance of each row to `vector`, measured columns only.
+        kept: Coordinates in which each row lies within the band, ties included,
+            float64 [n].
+        distances: Squared distance of each row to `vector`, measured columns
+            only, float64 [n]. Both stay on the rows' device, so that nobody has
+            to wait for it before they are read.
     """
 
     vector: Tensor
-    kept: Sequence[float]
-    distances: Sequence[float]
+    kept: Tensor
+    distances: Tensor
 
 
 def band_mean(rows: Rows, band: range) -> BandMean:
@@ -99,7 +102,7 @@ def mixed_band_mean(rows: Rows, matrix: Tensor, band: range) -> BandMean | None:
     )
     kept = rows.total(torch.from_numpy(measured.kept + carried.kept))
     distances = rows.total(torch.from_numpy(measured.distances))
-    return BandMean(vector, kept.tolist(), distances.tolist())
+    return BandMean(vector, kept, distances)
 
 
 def _fit(lengths: Sequence[tuple[float, float]], d: int) -> bool:
@@ -129,18 +132,10 @@ def _made(rows: Rows, selection: Selection) -> BandMean:
     vector = _result(rows)
     measured = _sums(rows, selection, slice(0, rows.measured), vector)
     carried = _sums(rows, selection, slice(rows.measured, rows.d), vector)
-    sums = torch.from_numpy(
-        np.stack(
-            [
-                measured.distances,
-                measured.kept + carried.kept,
-                measured.lengths,
-                carried.lengths,
-            ]
-        )
-    )
-    distances, kept, *lengths = rows.total(sums).tolist()
-    rows.seen.lengths = list(zip(*lengths, strict=True))
+    sums = torch.stack([measured[0], measured[2] + carried[2], measured[1], carried[1]])
+    distances, kept, *lengths = rows.total(sums)
+    if rows.seen.lengths is None:
+        rows.seen.lengths = torch.stack(lengths, dim=1)
     return BandMean(vector, kept, distances)
 
 
@@ -151,13 +146,19 @@ def _result(rows: Rows) -> Tensor:
     return first.new_empty(rows.d, dtype=rows.dtype)
 
 
-def _sums(rows: Rows, selection: Selection, columns: slice, vector: Tensor) -> Sums:
-    """Write the result for these columns; return the sums over them."""
+def _sums(rows: Rows, selection: Selection, columns: slice, vector: Tensor) -> Tensor:
+    """Write the result for these columns; return what `Sums` holds, float64 [3, n]."""
     tensors = rows.tensors
     if tensors[0].device.type != "cpu":
         on_device = gpu if tensors[0].device.type == "cuda" else sorted_columns
-        found = on_device.select_mean(tensors, selection, columns, vector)
-        return Sums(*found.cpu().numpy())
+        found: Tensor = on_device.select_mean(tensors, selection, columns, vector)
+        return found
+    sums = _sums_on_cpu(rows, selection, columns, vector)
+    return torch.from_numpy(np.stack([sums.distances, sums.lengths, sums.kept]))
+
+
+def _sums_on_cpu(rows: Rows, selection: Selection, columns: slice, vector: Tensor) -> Sums:
+    tensors = rows.tensors
     if rows.dtype == torch.float64 or rows.n * rows.d < COMPILED_ELEMENTS_MIN:
         return blocked_networks.select_mean(tensors, selection, columns, vector, np.float64)
     target = host_for(tensors)

@@ -53,22 +53,25 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """What a rule made of the rows that passed the gate; all lists are in row order.
+    """What a rule made of the rows that passed the gate, in row order.
+
+    The numbers are float64 [n] and stay on the device where they were formed,
+    so that nobody has to wait for it before a report is read.
 
     Attributes:
         vector: The aggregate [d], in the rows' arithmetic dtype.
         weights: Share of each row in it; they sum to 1, or are all zero.
         distances: Squared distance of each row to it, measured columns only.
         margins: How clearly the rule decided (see `WorkerReport.margin`).
-        reasons: The decision on each row for people.
+        reasons: Returns the decision on each row for people.
         memory: What the rule wants to be given in the next round.
     """
 
     vector: Tensor
-    weights: Sequence[float]
-    distances: Sequence[float]
-    margins: Sequence[float]
-    reasons: Sequence[str]
+    weights: Tensor
+    distances: Tensor
+    margins: Tensor
+    reasons: Callable[[], Sequence[str]]
     memory: Memory | None = None
 
 
@@ -127,12 +130,13 @@ class Points:
         distances = geometry.seen_from(geometry.medoid).squared_distances_to(weights)
         if ORIGIN in geometry.landmarks:
             weights[geometry.landmarks[ORIGIN]] = 0.0  # it adds zero: do not read it
+        places = list(self.places)  # so that the reasons hold no rows
         return Combination(
             vector=self._all.weighted_sum(weights.tolist()),
             weights=shares(weights[: self.rows.n]),
-            distances=distances[: self.rows.n].tolist(),
-            margins=[choice.margins[place] for place in self.places],
-            reasons=[choice.reasons[place] for place in self.places],
+            distances=distances[: self.rows.n],
+            margins=torch.tensor(choice.margins, dtype=torch.float64)[places],
+            reasons=lambda: [choice.reasons[place] for place in places],
         )
 
     def reduce(self, reduction: Callable[[Rows], BandMean]) -> BandMean:
@@ -150,20 +154,19 @@ class Points:
         if self.matrix is None:
             return reduction(self.rows)
         vector = self.rows.tensors[0].new_empty(self.rows.d, dtype=self.rows.dtype)
-        kept = torch.zeros(self.n, dtype=torch.float64)
-        distances = torch.zeros(self.rows.n, dtype=torch.float64)
-        mix = _mixer(self.matrix.to(vector), _middle_row(self.rows))
+        kept = torch.zeros(self.n, dtype=torch.float64, device=vector.device)
+        distances = kept.new_zeros(self.rows.n)
+        mix = _mixer(self.matrix, vector, _middle_row(self.rows))
         for columns in self.rows.spans(self.rows.d):
             block = self._all.block(columns)
             measured = max(0, min(self.rows.measured - columns.start, block.shape[1]))
             made = reduction(Rows(tuple(mix(block)), measured))
             vector[columns] = made.vector
-            kept += torch.tensor(made.kept, dtype=torch.float64)
+            kept += made.kept
             gaps = block[: self.rows.n, :measured] - made.vector[:measured]
-            distances += _squared_lengths(gaps).cpu()
+            distances += _squared_lengths(gaps)
         kept, distances = self.rows.total(kept), self.rows.total(distances)
-        of_rows = kept @ self.matrix[:, : self.rows.n]
-        return BandMean(vector, of_rows.tolist(), distances.tolist())
+        return BandMean(vector, kept @ self.matrix[:, : self.rows.n].to(kept), distances)
 
     def columns(self, positions: Tensor) -> Tensor:
         """Return these columns of the points, float64 [n, len(positions)] on the CPU."""
@@ -193,21 +196,29 @@ def _squared_lengths(gaps: Tensor) -> Tensor:
     unless that overflows or comes to nothing.
     """
     squared: Tensor = torch.linalg.vecdot(gaps, gaps).to(torch.float64)
-    if not bool(squared.isfinite().all() & (squared > 0).all()):
+    is_on_cpu = gaps.device.type == "cpu"  # elsewhere the question alone would be a wait
+    if not (is_on_cpu and bool(squared.isfinite().all() & (squared > 0).all())):
         squared = torch.linalg.vector_norm(gaps, dim=1, dtype=torch.float64).square()
     return squared
 
 
-def _mixer(matrix: Tensor, reference: int) -> Callable[[Tensor], Tensor]:
-    """Return the product with `matrix`, about the row `reference`; a selection where it is one."""
+def _mixer(matrix: Tensor, like: Tensor, reference: int) -> Callable[[Tensor], Tensor]:
+    """Return the product with `matrix`, about the row `reference`; a selection where it is one.
+
+    Args:
+        matrix: Float64 [m, p] on the CPU.
+        like: Has the dtype and device of what is to be mixed.
+        reference: Row number.
+    """
     ones = matrix == 1
-    positions = ones.int().argmax(dim=1)
+    positions = ones.int().argmax(dim=1).to(like.device)
     is_selection = bool((ones.sum(dim=1) == 1).all()) and int(matrix.count_nonzero()) == len(matrix)
+    coefficients = matrix.to(like)
 
     def mix(block: Tensor) -> Tensor:
         if is_selection:
             return block[positions]
-        return torch.addmm(block[reference], matrix, block - block[reference])
+        return torch.addmm(block[reference], coefficients, block - block[reference])
 
     return mix
 
@@ -218,11 +229,10 @@ def _middle_row(rows: Rows) -> int:
     return sorted(range(rows.n), key=lambda i: (lengths[i], i))[rows.n // 2]
 
 
-def shares(weights: Tensor) -> list[float]:
+def shares(weights: Tensor) -> Tensor:
     """Return the weights [n] divided by their sum; zeros if they are all zero."""
     total = weights.sum()
-    portions: list[float] = (weights / total if total > 0 else torch.zeros_like(weights)).tolist()
-    return portions
+    return weights / total if total > 0 else torch.zeros_like(weights)
 
 
 def mean_of(chosen: Sequence[int], n: int) -> list[float]:

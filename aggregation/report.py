@@ -4,10 +4,15 @@ Every rule reports in the same terms, so that whoever keeps reputations can
 compare rounds and rules. The numbers explain a result; they are no evidence.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
+
+import torch
+
+from pliska.aggregation.faces import canonical
+from pliska.aggregation.points import Combination
 
 SCORE_MAX = 1e6
 """Scores stop here, so that a report is finite whatever a row says."""
@@ -53,6 +58,37 @@ class WorkerReport:
     reason: str
 
 
+def report_on(
+    workers: Sequence[str],
+    made: Combination,
+    refused: Mapping[str, str],
+    lengths: Sequence[tuple[float, float]],
+) -> tuple[WorkerReport, ...]:
+    """Report on every worker of a round, in canonical order.
+
+    Args:
+        workers: Whose rows were combined, in row order.
+        made: What the rule made of them.
+        refused: Reason by worker of the others.
+        lengths: Squared lengths of the rows, measured columns first.
+    """
+    numbers = torch.stack([made.weights, made.margins, made.distances])
+    weights, margins, distances = numbers.cpu().tolist()
+    scores = suspicion(distances, _resolution(lengths))
+    entries = [
+        WorkerReport(
+            worker=worker,
+            weight=weights[i],
+            score=scores[i],
+            margin=bounded(margins[i]),
+            verdict=Verdict.KEPT if weights[i] > 0 else Verdict.OUTVOTED,
+            reason=reason,
+        )
+        for i, (worker, reason) in enumerate(zip(workers, made.reasons(), strict=True))
+    ] + [refusal(worker, reason) for worker, reason in refused.items()]
+    return tuple(entries[i] for i in canonical([entry.worker for entry in entries]))
+
+
 def refusal(worker: str, reason: str) -> WorkerReport:
     """Return the report on a row that never reached the rule."""
     return WorkerReport(worker, 0.0, SCORE_MAX, -1.0, Verdict.REFUSED, reason)
@@ -75,3 +111,12 @@ def suspicion(distances: Sequence[float], resolution: float) -> list[float]:
 def bounded(margin: float) -> float:
     """Keep a margin within plus and minus `SCORE_MAX`."""
     return max(-SCORE_MAX, min(margin, SCORE_MAX))
+
+
+def _resolution(lengths: Sequence[tuple[float, float]]) -> float:
+    """Return the squared distance to the aggregate that rounding alone can make.
+
+    It matters where most rows are equal but for rounding. Then the aggregate is
+    as long as they are.
+    """
+    return torch.finfo(torch.float32).eps ** 2 * median(measured for measured, _ in lengths)

@@ -16,7 +16,7 @@ from pliska.aggregation.engine import gpu, sums
 from pliska.aggregation.engine.compiler import host_for
 from pliska.aggregation.engine.fixed_point import snapped_weights
 from pliska.aggregation.engine.results import RESULTS
-from pliska.aggregation.engine.statistics import squared_length
+from pliska.aggregation.engine.statistics import squared_lengths
 
 BLOCK_ELEMENTS = 2**19
 """Values in one column block of all rows: 2 MiB of float32, about a core's share of cache."""
@@ -35,13 +35,14 @@ class Seen:
     is the ordinary case, the rows are read once.
 
     Attributes:
-        lengths: Squared length of each row, of the measured columns and of the others.
+        lengths: Squared length of each row, of the measured columns and of the
+            others, float64 [n, 2]; perhaps on a device that is not done yet.
         gram: Inner products less some centre, float64 [n, n] (see `distances`).
         products: Inner products on a grid, exact, in units of its square.
         means: Coordinate-wise means by what was selected (see `order_statistics`).
     """
 
-    lengths: Sequence[tuple[float, float]] | None = None
+    lengths: Tensor | None = None
     gram: Tensor | None = None
     products: list[list[int]] | None = None
     means: dict[Hashable, Any] = field(default_factory=dict)
@@ -109,7 +110,7 @@ class Rows:
 
     def total(self, sums: Tensor) -> Tensor:
         """Return what sums over these columns, float64, are over the whole rows."""
-        return sums if self.shard is None else self.shard.total(sums)
+        return sums if self.shard is None else self.shard.total(sums.cpu())
 
     @property
     def dtype(self) -> torch.dtype:
@@ -138,18 +139,15 @@ class Rows:
     def squared_lengths(self) -> Sequence[tuple[float, float]]:
         """Return each row's squared length, of the measured columns and of the others.
 
-        Float64; not finite if any of the values is not.
+        Float64; not finite if any of the values is not. On a GPU this is the
+        one place where the gate waits.
         """
         if self.seen.lengths is None:
             parts = slice(0, self.measured), slice(self.measured, self.d)
-            here = [[squared_length(row, part) for part in parts] for row in self.tensors]
-            self.seen.lengths = self.pairs(torch.tensor(here, dtype=torch.float64))
-        return self.seen.lengths
-
-    def pairs(self, lengths: Tensor) -> list[tuple[float, float]]:
-        """Return squared lengths [n, 2] of these columns as those of whole rows."""
-        whole = self.total(lengths).tolist()
-        return [(measured, carried) for measured, carried in whole]
+            here = [squared_lengths(self.tensors, part) for part in parts]
+            self.seen.lengths = self.total(torch.stack(here, dim=1))
+        self.seen.lengths = self.seen.lengths.cpu()
+        return [(measured, carried) for measured, carried in self.seen.lengths.tolist()]
 
     def block(self, columns: slice) -> Tensor:
         """Return a fresh [n, width] matrix of these columns, which the caller may overwrite."""

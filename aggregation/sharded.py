@@ -64,7 +64,7 @@ def aggregate_sharded(
     handed_in = Submission(tuple(names[i] for i in order), rows, {}, lambda vector: vector)
     part = rule.aggregate(handed_in, **given)
     whole = _gathered(part.vector, bounds, rank, group)
-    return Aggregation(whole.to(gradient.dtype), part.report, part.faults)
+    return Aggregation(whole.to(gradient.dtype), part.account, part.faults)
 
 
 def shard_bounds(d: int, size: int) -> list[int]:

@@ -100,7 +100,7 @@ def combine(
         rejected={each.worker: each.reason for each in outcasts},
         **given,
     )
-    return replace(aggregation, report=_by_worker(aggregation.report))
+    return replace(aggregation, account=lambda: _by_worker(aggregation.report))
 
 
 def combine_filtered(rows: Sequence[Row]) -> Tensor:
@@ -163,7 +163,7 @@ def _recombine_filtered(record: CommitRecord, rows: Sequence[Row]) -> Aggregatio
         for each in record.contributions
     )
     vector = combine_filtered([row for row in rows if row.worker in kept])
-    return Aggregation(vector, report, FaultCount(_parameters(record)["f"], "as recorded"))
+    return Aggregation(vector, lambda: report, FaultCount(_parameters(record)["f"], "as recorded"))
 
 
 def _parameters(record: CommitRecord) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _combine_buffers(
         _in_buffer(row.worker, by_buffer[_buffer_name(row.buffer or 0)], counts[row.buffer or 0])
         for row in rows
     ] + [refusal(each.worker, each.reason) for each in outcasts]
-    return replace(aggregation, report=_by_worker(report))
+    return replace(aggregation, account=lambda: _by_worker(report))
 
 
 def _by_worker(report: Iterable[WorkerReport]) -> tuple[WorkerReport, ...]:

@@ -134,7 +134,7 @@ def statistics(
 
 
 def products(rows: Sequence[Tensor], columns: slice, centre: int) -> Tensor:
-    """Return the inner products of all rows less row `centre` (-1 for none).
+    """Return the inner products of all rows less row `centre` (-1 for none), and their lengths.
 
     Args:
         rows: n tensors [d] for which `can_compile` holds.
@@ -142,17 +142,21 @@ def products(rows: Sequence[Tensor], columns: slice, centre: int) -> Tensor:
         centre: A row's position, or -1.
 
     Returns:
-        float64 [n, n] on the GPU, added in float32 within `CHUNK_COLUMNS`.
+        float64 [n + 1, n] on the GPU, added in float32 within `CHUNK_COLUMNS`:
+        the products, and below them the squared length of each row, its centre
+        not taken away. One tensor, so that one wait fetches all of it.
     """
     from pliska.aggregation.engine import triton_kernels
 
     n, chunks = len(rows), -(-(columns.stop - columns.start) // CHUNK_COLUMNS)
     side = max(16, 1 << (n - 1).bit_length())
     partial = torch.empty((chunks, side, side), device=rows[0].device)
+    lengths = torch.empty((chunks, side), device=rows[0].device)
     triton_kernels.inner_products[(chunks,)](
         _table(rows),
         max(centre, 0),
         partial,
+        lengths,
         columns.start,
         columns.stop,
         IS_CENTRED=centre >= 0,
@@ -163,7 +167,8 @@ def products(rows: Sequence[Tensor], columns: slice, centre: int) -> Tensor:
         BLOCK=PRODUCT_COLUMNS,
     )
     whole = partial.sum(dim=0, dtype=torch.float64)[:n, :n]
-    return (whole + whole.T) / 2
+    squares = lengths.sum(dim=0, dtype=torch.float64)[:n]
+    return torch.vstack([(whole + whole.T) / 2, squares])
 
 
 def weighted_sum(rows: Sequence[Tensor], weights: Sequence[float], out: Tensor) -> None:

@@ -123,6 +123,7 @@ def inner_products(
     table,
     centre,
     partial,
+    lengths,
     start,
     stop,
     IS_CENTRED: tl.constexpr,
@@ -134,7 +135,8 @@ def inner_products(
 ):
     """Multiply one chunk of columns of all rows, less row `centre` if IS_CENTRED.
 
-    partial is float32 [chunks, SIDE, SIDE], of which N x N are used. Products
+    partial is float32 [chunks, SIDE, SIDE], of which N x N are used; lengths is
+    float32 [chunks, SIDE] and gets the squares of the rows as they are. Products
     are of three TF32 parts each, which is float32's precision.
     """
     chunk = tl.program_id(0)
@@ -143,15 +145,18 @@ def inner_products(
     starts = tl.load(table + tl.minimum(rows, N - 1)).to(tl.pointer_type(KIND))
     middle = tl.load(table + centre).to(tl.pointer_type(KIND))
     total = tl.zeros((SIDE, SIDE), dtype=tl.float32)
+    squares = tl.zeros((SIDE, BLOCK), dtype=tl.float32)
     for offset in range(0, CHUNK, BLOCK):
         columns = first + offset + tl.arange(0, BLOCK)
         inside = columns < stop
         wanted = inside[None, :] & (rows < N)[:, None]
         block = tl.load(starts[:, None] + columns[None, :], mask=wanted, other=0.0)
         moved = block.to(tl.float32)
+        squares += moved * moved
         if IS_CENTRED:
             less = tl.load(middle + columns, mask=inside, other=0.0).to(tl.float32)
             moved = tl.where(wanted, moved - less[None, :], 0.0)
         total = tl.dot(moved, tl.trans(moved), total, input_precision="tf32x3")
     place = partial + chunk.to(tl.int64) * SIDE * SIDE
     tl.store(place + rows[:, None] * SIDE + rows[None, :], total)
+    tl.store(lengths + chunk * SIDE + rows, tl.sum(squares, axis=1))

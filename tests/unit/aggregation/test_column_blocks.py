@@ -20,4 +20,4 @@ def test_blocks_are_put_together(measured: int, monkeypatch: pytest.MonkeyPatch)
     assert torch.equal(made.vector, matrix.max(dim=0).values)
     assert sum(made.kept) == 11
     gaps = (matrix - made.vector)[:, :measured].double().square().sum(dim=1)
-    assert made.distances == pytest.approx(gaps.tolist())
+    assert made.distances.tolist() == pytest.approx(gaps.tolist())

@@ -8,7 +8,6 @@ from pliska.aggregation import Rule, ShapeError, distances, order_statistics, ru
 from pliska.aggregation import rows as rows_module
 from pliska.aggregation.engine import fixed_point, sorted_columns
 from pliska.aggregation.engine.networks import Selection
-from pliska.aggregation.engine.statistics import Sums
 from pliska.aggregation.fixed_point import aggregate_in_fixed_point
 from pliska.aggregation.rows import Rows
 
@@ -19,8 +18,8 @@ def gradients(seed: int = 1) -> torch.Tensor:
     return torch.randn(9, D, generator=torch.Generator().manual_seed(seed))
 
 
-def _sorted(rows: Rows, selection: Selection, columns: slice, vector: torch.Tensor) -> Sums:
-    return Sums(*sorted_columns.select_mean(rows.tensors, selection, columns, vector).numpy())
+def _sorted(rows: Rows, selection: Selection, columns: slice, vector: torch.Tensor) -> torch.Tensor:
+    return sorted_columns.select_mean(rows.tensors, selection, columns, vector)
 
 
 @pytest.fixture

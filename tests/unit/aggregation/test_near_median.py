@@ -30,11 +30,11 @@ def test_mean_near_the_median_is_the_obvious_one(matrix: np.ndarray, data: st.Da
 
 def test_exactly_as_many_are_kept_as_asked_for() -> None:
     rows = Rows(tuple(torch.tensor([[4.0], [0], [2], [9], [1]])), 1)
-    assert near_median_mean(rows, 3).kept == [1, 0, 1, 0, 1]
+    assert near_median_mean(rows, 3).kept.tolist() == [1, 0, 1, 0, 1]
 
 
 def test_last_bits_do_not_tie() -> None:
     # In float32, 1 - 2^-24 and 1 + 2^-23 lie equally far from 1 only if rounded.
     values = [1 + 2.0**-23, 1.0, 1 - 2.0**-24]
     rows = Rows(tuple(torch.tensor([[value] for value in values])), 1)
-    assert near_median_mean(rows, 2).kept == [0, 1, 1]
+    assert near_median_mean(rows, 2).kept.tolist() == [0, 1, 1]
