@@ -44,7 +44,7 @@ from pliska.coordinator.recent_rounds import read_recent_rounds
 from pliska.coordinator.recovery import recover
 from pliska.coordinator.retention import horizon_of
 from pliska.coordinator.round_state import ModeRequested, Phase, RoundOptions, RoundState
-from pliska.coordinator.standing import Conviction, Standing
+from pliska.coordinator.standing import Conviction, Standing, StandingState
 from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.storage import Storage
@@ -356,4 +356,6 @@ def _first_state(job: Job, head: Commit | None, setting: ModeSetting, now: float
         reason = f"finished after {record.round} rounds"
         finished = replace(begun, round=record.round, expected=0, phase=Phase.FINISHED)
         return replace(finished, reason=reason)
-    return replace(begun, round=record.round + 1, expected=len(record.contributions))
+    confined = {each.worker for each in record.changes if each.after is StandingState.QUARANTINE}
+    expected = sum(each.worker not in confined for each in record.contributions)
+    return replace(begun, round=record.round + 1, expected=expected)
