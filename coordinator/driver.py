@@ -7,6 +7,7 @@ when the job is finished, halted, or the leadership is lost.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from pliska.coordinator.gathering import Gathering
 from pliska.coordinator.members import Members
 from pliska.coordinator.publisher import Publisher
 from pliska.coordinator.recent_rounds import RECENT_MAX
-from pliska.coordinator.reputation import quarantine
+from pliska.coordinator.reputation import Quarantine, quarantine
 from pliska.coordinator.round import advance, next_tick
 from pliska.coordinator.round_state import (
     Aggregate,
@@ -99,6 +100,7 @@ class RoundDriver:
         self._transfers: dict[str, asyncio.Task[Any]] = {}
         self._closed_at: dict[int, float] = {}
         self._quarantine = quarantine(stepper.standings, (), 0)
+        self._opened = asyncio.Event()
         self._told_mode_epoch: int | None = None
         self._is_over = False
 
@@ -125,7 +127,7 @@ class RoundDriver:
             committed_round=self._stepper.committed_version,
             slot_taken_by=frozenset({*state.slots, *sealed}),
             quarantined=self._quarantine.kept_out,
-            too_frequent=self._too_frequent() if gathering.is_filtered else frozenset(),
+            too_frequent=self._too_frequent(gathering),
         )
 
     def _gathering(self) -> Gathering:
@@ -138,8 +140,10 @@ class RoundDriver:
             return self._stepper.head.version + 1
         return self._state.joined if lag_max else self._state.round
 
-    def _too_frequent(self) -> frozenset[str]:
-        """The workers that must let others go first."""
+    def _too_frequent(self, gathering: Gathering) -> frozenset[str]:
+        """The workers that must let others go first, where others can still come."""
+        if not gathering.is_filtered or self._state.phase in _ENDED:
+            return frozenset()
         members = self._state.members
         f = filter_faults(self._stepper.combiner.rule.f, len(members))
         accepted = self._stepper.recent.accepted(2 * f)
@@ -156,6 +160,16 @@ class RoundDriver:
         (answer,) = [effect for effect in self._advance(offer) if isinstance(effect, Answer)]
         return answer
 
+    def opens_soon(self) -> bool:
+        """Whether it is worth waiting for the next round to open: where rounds wait for nobody."""
+        return self._gathering().lag_max > 0 and not self._is_over
+
+    async def opening(self, timeout_s: float) -> None:
+        """Wait until a round opens, or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._opened.wait()
+
     def complete(self, offer: Offered) -> Answer:
         """Report a payload that is verified and lies in its row; ACCEPTED: the round counts it."""
         self._advance(Received(offer))
@@ -165,6 +179,11 @@ class RoundDriver:
         if slot is None or slot.offer != offer or slot.state is not SlotState.FILLED:
             return Answer(ReplyCode.STALE_ROUND, "the round went on without this gradient")
         return Answer(ReplyCode.ACCEPTED)
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """Who is kept out of the round at hand, and who should be and is needed."""
+        return self._quarantine
 
     def closed_ago_s(self, round_number: int) -> float | None:
         """Return how long ago a recent round closed; None where that is not known."""
@@ -270,6 +289,8 @@ class RoundDriver:
             if isinstance(effect, Opened):
                 # At once: an offer that comes next finds the rows of the round before free.
                 self._buffer.keep({*effect.kept, *self._transfers})
+                self._opened.set()
+                self._opened = asyncio.Event()
             elif not isinstance(effect, Answer):
                 self._effects.put_nowait(effect)
         if step.state is not before and not step.effects:

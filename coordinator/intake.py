@@ -45,6 +45,8 @@ from pliska.coordinator.wire import (
 from pliska.discovery import Enrolled, Keyring
 from pliska.locks import StoreError
 
+DOOR_S = 2.0
+"""How long a gradient may wait for the next round to open, where rounds follow fast."""
 RETRY_AFTER_S = 0.2
 """When a worker may try again whose gradient found its slot busy or its round not open."""
 
@@ -123,26 +125,23 @@ class Intake:
             self.driver.members_changed()
 
     async def _admit(self, verified: Verified[GradientHeader], body: Body) -> Reply:
-        """Decide on a verified header. Nothing is awaited between the checks and the slot."""
+        """Decide on a verified header, and take its payload if it gets the slot."""
         header = verified.message
-        # Once more: the round may have moved on while the keyring was asked.
-        refusal = self._refuse_claim(header, verified.signed.key_id)
-        if refusal is not None:
-            return self._answer(verified, refusal.code, self._lateness(header, refusal))
-        self.members.hear(header.worker, self.now())
-        member = self.members.named(header.worker)
-        refusal = refuse_verified(header, member.seq if member else 0, self.driver.acceptable())
-        if refusal is not None:
-            return self._answer(verified, refusal.code, refusal.reason)
-        try:
-            check_sizes(header, self.manifest, body.remaining)
-        except RefusedError as error:
-            return self._answer(verified, error.code, str(error))
         offer = Offered(
             header.worker, header.incarnation, header.payload_root, header.round, verified.signed
         )
-        answer = self.driver.offer(offer)
-        self.members.use_seq(header.worker, header.seq)
+        member = self.members.named(header.worker)
+        seq_used = member.seq if member else 0
+        answer = self._decide(verified, offer, seq_used, body.remaining)
+        until = self.now() + DOOR_S
+        while (
+            answer.code is ReplyCode.BUSY
+            and self.driver.opens_soon()
+            and (left_s := until - self.now()) > 0
+        ):
+            # Its payload waits where it is: cheaper than to send it once more.
+            await self.driver.opening(left_s)
+            answer = self._decide(verified, offer, seq_used, body.remaining)
         if answer.code is ReplyCode.DUPLICATE:
             return self._repeat(verified, offer, answer.reason)
         if answer.code is ReplyCode.EQUIVOCATION:
@@ -151,6 +150,27 @@ class Intake:
         if answer.code is not ReplyCode.ACCEPTED:
             return self._answer(verified, answer.code, answer.reason)
         return await self._take(verified, offer, body)
+
+    def _decide(
+        self, verified: Verified[GradientHeader], offer: Offered, seq_used: int, remaining: int
+    ) -> Answer:
+        """Say what a verified header gets now. Nothing is awaited between checks and slot."""
+        header = verified.message
+        # Once more: the round may have moved on while the keyring was asked.
+        refusal = self._refuse_claim(header, verified.signed.key_id)
+        if refusal is not None:
+            return Answer(refusal.code, self._lateness(header, refusal))
+        self.members.hear(header.worker, self.now())
+        refusal = refuse_verified(header, seq_used, self.driver.acceptable())
+        if refusal is not None:
+            return Answer(refusal.code, refusal.reason)
+        try:
+            check_sizes(header, self.manifest, remaining)
+        except RefusedError as error:
+            return Answer(error.code, str(error))
+        answer = self.driver.offer(offer)
+        self.members.use_seq(header.worker, header.seq)
+        return answer
 
     async def _take(self, verified: Verified[GradientHeader], offer: Offered, body: Body) -> Reply:
         """Receive the payload of a header that holds its slot."""

@@ -53,6 +53,19 @@ class Hold:
         return self.inner.gradient(round_number, members)
 
 
+class Slow:
+    """A source of gradients that takes its time over each."""
+
+    def __init__(self, inner: GradientSource, seconds: float) -> None:
+        self.inner = inner
+        self.needs_members = inner.needs_members
+        self.seconds = seconds
+
+    def gradient(self, round_number: int, members: Sequence[str]) -> torch.Tensor:
+        time.sleep(self.seconds)  # it runs in a thread
+        return self.inner.gradient(round_number, members)
+
+
 class Site:
     """One store and one job: its coordinators are processes, its workers tasks of this one."""
 
@@ -120,6 +133,11 @@ class Site:
         self.holds.append(hold)
         self._start(name, computation, hold)
         return hold
+
+    def slow_worker(self, name: str, seconds: float) -> None:
+        """Start a worker in this process that takes so long for each gradient."""
+        computation = Computation(self.job)
+        self._start(name, computation, Slow(HonestSource(computation, name), seconds))
 
     def _start(self, name: str, computation: Computation, source: GradientSource) -> None:
         self.enroll(name)
