@@ -64,7 +64,7 @@ def select_mean(
         return torch.zeros((3, len(rows)), dtype=torch.float64, device=out.device)
     if selection.nearest is not None or not can_compile(rows):
         return sorted_columns.select_mean(rows, selection, columns, out)
-    low, high = torch.empty_like(out), torch.empty_like(out)
+    low, high = (rows[0].new_empty(len(out)) for _ in range(2))
     band_mean(rows, selection, columns, out, low, high)
     return statistics(rows, columns, out, low, high)
 
@@ -84,8 +84,8 @@ def band_mean(
         selection: A band.
         columns: Which.
         out: float32 [d]; gets the mean.
-        low: float32 [d]; gets the smallest value of the band.
-        high: float32 [d]; gets the largest.
+        low: [d] in the rows' dtype; gets the smallest value of the band.
+        high: [d] in the rows' dtype; gets the largest.
     """
     from pliska.aggregation.engine import triton_kernels
 

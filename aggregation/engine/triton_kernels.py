@@ -39,6 +39,7 @@ def select_mean(
 ):
     """Sort by a network, average the kept wires in float64, store mean, minimum and maximum.
 
+    The last two are values of rows, so that the rows' dtype holds them.
     PAIRS holds COUNT exchanges (wire of the minimum, wire of the maximum) one
     after the other. Every value stays in a register.
     """
@@ -60,8 +61,8 @@ def select_mean(
         least = tl.minimum(least, wires[KEPT[k]])
         largest = tl.maximum(largest, wires[KEPT[k]])
     tl.store(out + columns, (total / KEPT_COUNT).to(tl.float32), mask=inside)
-    tl.store(low + columns, least, mask=inside)
-    tl.store(high + columns, largest, mask=inside)
+    tl.store(low + columns, least.to(KIND), mask=inside)
+    tl.store(high + columns, largest.to(KIND), mask=inside)
 
 
 @triton.jit
@@ -97,8 +98,8 @@ def look_at_rows(
         wide = value.to(tl.float64)
         distance += gap * gap
         square += wide * wide
-        above = value >= tl.load(low + columns, mask=inside, other=1.0)
-        below = value <= tl.load(high + columns, mask=inside, other=-1.0)
+        above = value >= tl.load(low + columns, mask=inside, other=1.0).to(tl.float32)
+        below = value <= tl.load(high + columns, mask=inside, other=-1.0).to(tl.float32)
         kept += (above & below & inside).to(tl.int32)
     place = partial + chunk * 3 * N + i
     tl.store(place, tl.sum(distance, axis=0))
