@@ -8,6 +8,7 @@ from typing import Any
 
 from pliska.coordinator.effective_step import EffectiveStep
 from pliska.coordinator.members import Members
+from pliska.coordinator.reputation import Quarantine
 from pliska.coordinator.round_state import RoundState
 from pliska.coordinator.staleness import LagSummary
 from pliska.coordinator.standing import Standing
@@ -26,6 +27,7 @@ def job_status(
     members: Members,
     tally: Tally,
     accuracy: Mapping[int, float],
+    quarantined: Quarantine,
 ) -> dict[str, Any]:
     """Return the snapshot, ready for JSON.
 
@@ -36,6 +38,7 @@ def job_status(
         members: Who is here.
         tally: What was answered to whom.
         accuracy: Measured accuracy by version.
+        quarantined: Who is kept out, and who should be and is needed.
     """
     measured = sorted(accuracy.items())[-ACCURACIES_MAX:]
     return {
@@ -51,7 +54,7 @@ def job_status(
         "rule": {"name": job.rule.name, **job.rule.parameters},
         "accuracy": [{"version": version, "accuracy": value} for version, value in measured],
         "mode": _mode(job, stepper, state),
-        "workers": _workers(stepper, state, members, tally),
+        "workers": _workers(stepper, state, members, tally, quarantined),
         "replies": dict(tally.totals()),
         "reasons": dict(tally.reasons()),
         "model_file": stepper.model_file,
@@ -86,7 +89,7 @@ def _mode(job: Job, stepper: Stepper, state: RoundState) -> dict[str, Any]:
 
 
 def _workers(
-    stepper: Stepper, state: RoundState, members: Members, tally: Tally
+    stepper: Stepper, state: RoundState, members: Members, tally: Tally, quarantined: Quarantine
 ) -> list[dict[str, Any]]:
     present = members.present()
     return [
@@ -95,6 +98,7 @@ def _workers(
             "is_here": worker in present,
             "slot": slot.state.value if (slot := state.slot_of(worker)) else None,
             **_standing(stepper.standings.get(worker, Standing(worker=worker))),
+            "quarantine": quarantined.kept_out.get(worker) or quarantined.spared.get(worker),
             "replies": dict(tally.of_worker(worker)),
         }
         for worker in sorted({*present, *stepper.standings})

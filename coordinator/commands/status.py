@@ -128,20 +128,27 @@ def _mode_facts(mode: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _workers(workers: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("WORKER", "HERE", "SLOT", "ROUNDS", "OFFENCES", "SUSPICION", "LAST OFFENCE"):
+    columns = ("WORKER", "HERE", "SLOT", "STANDING", "ROUNDS", "CUT", "SUSPICION", "LAST OFFENCE")
+    for column in columns:
         table.add_column(column, overflow="fold")
     for each in workers:
-        suspicion = f"{each['suspicion']:.2f}" + (" suspected" if each["is_suspected"] else "")
         table.add_row(
             each["worker"],
             "yes" if each["is_here"] else "no",
             each["slot"] or "-",
+            _standing(each),
             str(each["rounds"]),
-            str(each["offences"]),
-            suspicion,
-            each["last_offence"] or "-",
+            f"{each['cut_share']:.0%}",
+            f"{each['suspicion']:.2f}",
+            each["quarantine"] or each["last_offence"] or "-",
         )
     return table
+
+
+def _standing(worker: dict[str, Any]) -> str:
+    if not worker["is_suspected"]:
+        return str(worker["standing"])
+    return f"{worker['standing']} since {worker['since_round']}"
 
 
 def _replies(replies: dict[str, int], reasons: dict[str, str]) -> Table:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from pliska.coordinator.client import JobDirectory
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
 from pliska.coordinator.errors import CoordinatorError, DamagedStateError, ForkedChainError
-from pliska.coordinator.history import committed_history
+from pliska.coordinator.history import committed_history, logged_chain
 from pliska.coordinator.storage import LocalStorage
 from pliska.coordinator.training_state import vector_digest
 from pliska.coordinator.update_log import UpdateLog
@@ -122,3 +123,52 @@ def test_records_that_are_not_one_chain_are_refused(
     directory.backend.create(directory.commit_key, second.to_bytes())
     with pytest.raises(ForkedChainError, match="other parameters"):
         committed_history(directory, str(storage_path))
+
+
+def logged(storage: LocalStorage, *commits: Commit) -> UpdateLog:
+    log = UpdateLog(storage, JOB)
+    for commit in commits:
+        log.write(commit, AGGREGATE)
+    return log
+
+
+def test_chain_is_found_among_the_files_alone(storage: LocalStorage) -> None:
+    first = commit_after(None)
+    second = commit_after(first)
+    lost = Commit.sign(replace(second.record, epoch=0), SIGNER)
+    log = logged(storage, first, second, lost)
+    log.shrink(1, first.digest)
+    chain = logged_chain(log, None)
+    assert [each.digest for each in chain.commits] == [first.digest, second.digest]
+    assert [each.digest for each in chain.others] == [lost.digest]
+    assert (chain.missing, chain.damaged) == (None, {})
+
+
+def test_of_two_newest_entries_the_later_leaders_counts_unless_the_store_says_otherwise(
+    storage: LocalStorage,
+) -> None:
+    first = commit_after(None)
+    second = commit_after(first)
+    later = Commit.sign(replace(second.record, epoch=9), SIGNER)
+    log = logged(storage, first, second, later)
+    assert logged_chain(log, None).commits[-1].digest == later.digest
+    assert logged_chain(log, second.digest).commits[-1].digest == second.digest
+    assert logged_chain(log, GENESIS).commits == ()
+
+
+def test_hole_in_the_files_is_named_and_what_follows_is_kept(
+    storage: LocalStorage, storage_path: Path
+) -> None:
+    commits: list[Commit] = []
+    for _ in range(4):
+        commits.append(commit_after(commits[-1] if commits else None))
+    log = logged(storage, *commits)
+    storage.delete(log.name(2, commits[1].digest))
+    chain = logged_chain(log, None)
+    assert [each.record.version for each in chain.commits] == [3, 4]
+    assert chain.missing is not None
+    assert "before version 3" in chain.missing
+    (storage_path / log.name(3, commits[2].digest)).write_bytes(b"\0\0")
+    chain = logged_chain(log, None)
+    assert list(chain.damaged) == [log.name(3, commits[2].digest)]
+    assert logged_chain(log, b"\1" * 32).missing is not None
