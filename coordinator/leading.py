@@ -233,6 +233,7 @@ class Leading:
             self.members,
             self.tally,
             self._accuracy,
+            self._driver.quarantine,
         )
 
     def _finish_writing(self) -> None:
