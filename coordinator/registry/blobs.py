@@ -78,6 +78,27 @@ class Blobs:
             raise IntegrityError(f"{what}: its stored bytes have another digest; do not use them")
         return Manifest.from_bytes(content, what)
 
+    def files_of(self, manifest: Manifest) -> frozenset[str]:
+        """Return the names of the files of a version's tensors."""
+        return frozenset(self._tensor_name(entry.digest) for entry in manifest.tensors)
+
+    def manifest_file(self, digest: Digest) -> str:
+        """Return the name of a manifest's file."""
+        return self._manifest_name(digest)
+
+    def files(self) -> list[str]:
+        """Return the names of all files of this namespace, sorted."""
+        prefixes = (f"{self._namespace}/manifests/", f"{self._namespace}/tensors/")
+        return [name for prefix in prefixes for name in self._storage.names(prefix)]
+
+    def size(self, name: str) -> int | None:
+        """Return a file's length in bytes; None where there is no such file."""
+        return self._storage.size(name)
+
+    def remove(self, name: str) -> bool:
+        """Remove a file that no version needs; False where it was gone."""
+        return self._storage.delete(name)
+
     def _read(self, name: str, bytes_max: int, what: str) -> bytes:
         try:
             return self._storage.read(name, bytes_max)

@@ -36,6 +36,19 @@ class Keys:
         """Directory of the directories of the model's aliases."""
         return f"registry/{self.namespace}/aliases/{model}"
 
+    @property
+    def sweep(self) -> str:
+        """Whether files are being removed."""
+        return f"registry/{self.namespace}/sweep"
+
+    def pins(self, model: str) -> str:
+        """Directory of the versions that were pinned."""
+        return f"registry/{self.namespace}/pins/{model}"
+
+    def pin(self, model: str, version: int) -> str:
+        """Why a version must stay."""
+        return f"{self.pins(model)}/{version:012d}"
+
     def alias_directory(self, model: str, alias: str) -> str:
         """Directory of an alias and its open operation, which are read and watched together."""
         return f"{self.aliases(model)}/{alias}"

@@ -10,6 +10,8 @@ from pliska.coordinator.registry.keys import Keys
 from pliska.coordinator.registry.names import check_namespace
 from pliska.coordinator.registry.nodes import Nodes
 from pliska.coordinator.registry.operations import Operations
+from pliska.coordinator.registry.pins import Pins
+from pliska.coordinator.registry.sweeps import Sweeps
 from pliska.coordinator.registry.verification import Verifier
 from pliska.coordinator.registry.versions import Versions
 from pliska.coordinator.storage import Storage
@@ -37,6 +39,8 @@ class Namespace:
     aliases: Aliases
     operations: Operations
     nodes: Nodes
+    pins: Pins
+    sweeps: Sweeps
     verifier: Verifier
     publisher_key: KeyLookup
     approvals_min: int
@@ -64,6 +68,8 @@ class Namespace:
             aliases=Aliases(backend, name),
             operations=Operations(backend, name),
             nodes=Nodes(backend, name),
+            pins=Pins(backend, name),
+            sweeps=Sweeps(backend, name, now),
             verifier=Verifier(blobs, publisher_key, signatures_min),
             publisher_key=publisher_key,
             approvals_min=approvals_min,

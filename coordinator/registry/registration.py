@@ -14,6 +14,7 @@ from pliska.coordinator.registry.errors import NotFoundError, RegistryConflictEr
 from pliska.coordinator.registry.lineage import Lineage
 from pliska.coordinator.registry.manifest import Manifest, TensorEntry
 from pliska.coordinator.registry.signatures import sign_version, signer_ids
+from pliska.coordinator.registry.sweeps import Sweeps
 from pliska.coordinator.registry.tensor import Tensor
 from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord, Versions
 from pliska.coordinator.wire.signing import Signer
@@ -46,6 +47,7 @@ class Registrar:
 
     versions: Versions
     blobs: Blobs
+    sweeps: Sweeps
     namespace: str
     registered_at: str
     registered_by: str
@@ -74,15 +76,16 @@ class Registrar:
         manifest.to_bytes()  # what cannot be written is refused before a number is taken
         for _ in range(ATTEMPTS_MAX):
             stored = self.versions.reserve(manifest, self.registered_at, self.registered_by)
+            at_rest = self.sweeps.rest()  # before the first file is looked at
             for entry in manifest.tensors:
                 self.blobs.put_tensor(tensors[entry.name], entry.digest)
             wanted = self._wanted(stored, manifest, signer)
             if wanted == stored.record:
                 return Registration(wanted, created=False)
             try:
-                self.versions.replace(stored, wanted)
+                self.versions.replace(stored, wanted, unless=[at_rest])
             except (ConflictError, OutcomeUnknownError):
-                continue  # read again: somebody else completed it, or we did
+                continue  # again: somebody else completed it, or we did, or files were removed
             return Registration(wanted, created=stored.record.state is State.PENDING)
         raise RegistryConflictError(f"the versions of {model!r} keep changing; try again")
 

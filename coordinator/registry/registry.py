@@ -98,6 +98,7 @@ class Registry:
         registrar = Registrar(
             self.namespace.versions,
             self.namespace.blobs,
+            self.namespace.sweeps,
             self.namespace.name,
             timestamp(self.namespace.now()),
             check_actor(actor),

@@ -6,6 +6,7 @@ same content completes. A number is never used twice, and once a version is READ
 only its state and its signatures change.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -23,8 +24,11 @@ from pliska.coordinator.registry.stored import Stored, read_stored
 from pliska.locks import (
     Absent,
     Backend,
+    Change,
+    Check,
     ConflictError,
     Create,
+    Delete,
     OutcomeUnknownError,
     Record,
     Unmodified,
@@ -229,9 +233,27 @@ class Versions:
                 continue  # read again: where the answer was lost, the content says if it is there
         raise RegistryConflictError(f"{model}: no number after {ATTEMPTS_MAX} tries; try again")
 
-    def replace(self, stored: StoredVersion, record: VersionRecord) -> None:
-        """Compare and set. Raises `locks.ConflictError` where it changed meanwhile."""
-        self._backend.transact([stored.unmodified], [stored.replaced_by(record)])
+    def replace(
+        self, stored: StoredVersion, record: VersionRecord, unless: Sequence[Check] = ()
+    ) -> None:
+        """Compare and set.
+
+        Raises:
+            ConflictError: It changed meanwhile, or one of the checks of `unless` fails.
+        """
+        self._backend.transact([stored.unmodified, *unless], [stored.replaced_by(record)])
+
+    def delete_content(self, stored: StoredVersion, record: VersionRecord) -> None:
+        """Replace the record, and let its content be registered again under a new number.
+
+        Raises:
+            ConflictError: It changed meanwhile.
+        """
+        changes: list[Change] = [stored.replaced_by(record)]
+        found = self.with_content(record.model, record.content_id)
+        if found is not None and found.record.version == record.version:
+            changes.append(Delete(self._keys.content(record.model, record.content_id)))
+        self._backend.transact([stored.unmodified], changes)
 
     def _create(self, head: Record | None, record: VersionRecord) -> None:
         """Add the version, where its content is found, and the head, in one transaction."""

@@ -1,0 +1,174 @@
+"""Garbage collection: versions that nothing speaks for, and files that no version refers to.
+
+A version goes in two steps. It is marked DELETING, after which no alias can be
+moved to it; then everything that may speak for it is read again, and it is put
+back if something does, or becomes DELETED. Files are removed after that, under
+an announced sweep (see `sweeps`): what no manifest of a version that is left
+names, provided that no upload is under way. A crash leaves versions DELETING or
+files too many, both of which the next collection finishes. What must stay is
+decided in `roots`.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pliska.coordinator.registry.namespace import Namespace
+from pliska.coordinator.registry.roots import ModelView, Retention, reasons_to_stay, uploads
+from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord
+from pliska.locks import ConflictError
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What a collection does, or would do, about one version.
+
+    Attributes:
+        reason: Why it stays; None: it goes.
+    """
+
+    version: VersionRecord
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection did, or would do.
+
+    Attributes:
+        fates: Of every version that could be removed, by model and number.
+        files: Names of the files that went.
+        nbytes: How many bytes those had.
+        held_by: Uploads under way, because of which no file was removed.
+    """
+
+    fates: tuple[Fate, ...]
+    files: tuple[str, ...]
+    nbytes: int
+    held_by: tuple[VersionRecord, ...]
+
+
+class Collector:
+    """Collects the garbage of one namespace. Safe beside writers and other collectors."""
+
+    def __init__(self, namespace: Namespace, retention: Retention, actor: str) -> None:
+        self._parts = namespace
+        self._retention = retention
+        self._actor = actor
+
+    def plan(self) -> Collected:
+        """Return what `collect` would do now; change nothing.
+
+        Raises:
+            IntegrityError: A record is damaged: nobody knows what it spoke for.
+        """
+        fates = tuple(self._fates())
+        going = {
+            (fate.version.model, fate.version.version) for fate in fates if fate.reason is None
+        }
+        return self._files(fates, going)
+
+    def collect(self) -> Collected:
+        """Remove what nothing speaks for.
+
+        Raises:
+            RegistryConflictError: Another sweep is under way.
+            IntegrityError: A record or manifest is damaged; no file was removed.
+        """
+        fates = tuple(self._retire(fate) for fate in self._fates())
+        sweep = self._parts.sweeps.begin(self._actor)
+        try:
+            collected = self._files(fates, set())
+            for name in collected.files:
+                sweep.renew()
+                self._parts.blobs.remove(name)
+        finally:
+            sweep.end()
+        return collected
+
+    def _fates(self) -> Iterator[Fate]:
+        for model in self._parts.versions.models():
+            view = self._view(model)
+            reasons = reasons_to_stay(self._parts.now(), view, self._retention)
+            yield from (Fate(view.versions[number], reason) for number, reason in reasons.items())
+
+    def _view(self, model: str) -> ModelView:
+        """Read all that speaks for versions. An operation before the alias that it may move."""
+        parts = self._parts
+        names = parts.aliases.of_model(model)
+        open_ = (parts.operations.open(model, alias) for alias in names)
+        operations = tuple(stored.record for stored in open_ if stored is not None)
+        nodes = [node for alias in names for node in parts.nodes.of_alias(model, alias).nodes]
+        return ModelView(
+            aliases=tuple(parts.aliases.read(model, alias) for alias in names),
+            operations=operations,
+            loaded=frozenset(digest for node in nodes for digest in node.loaded),
+            pins={number: pin.reason for number, pin in parts.pins.of_model(model).items()},
+            versions={n: stored.record for n, stored in parts.versions.of_model(model).items()},
+        )
+
+    def _retire(self, fate: Fate) -> Fate:
+        """Make a version DELETED, unless something spoke for it at the last moment."""
+        if fate.reason is not None:
+            return fate
+        before = self._stored(fate.version)
+        try:
+            marked = self._mark(before)
+            reasons = reasons_to_stay(
+                self._parts.now(), self._view(fate.version.model), self._retention
+            )
+            reason = reasons.get(fate.version.version)
+            if reason is None:
+                gone = dataclasses.replace(marked.record, state=State.DELETED)
+                self._parts.versions.replace(marked, gone)
+                return Fate(gone, None)
+            self._parts.versions.replace(marked, self._unmarked(before))
+        except ConflictError:
+            reason = "it changed meanwhile"
+        return Fate(self._stored(fate.version).record, reason)
+
+    def _mark(self, stored: StoredVersion) -> StoredVersion:
+        if stored.record.state is State.DELETING:
+            return stored
+        reason = f"{stored.record.state} until {self._actor} removed it"
+        marked = dataclasses.replace(stored.record, state=State.DELETING, state_reason=reason)
+        self._parts.versions.delete_content(stored, marked)
+        return self._stored(stored.record)
+
+    def _unmarked(self, before: StoredVersion) -> VersionRecord:
+        """Return the record as it was; one that a crash left DELETING can only be deprecated."""
+        if before.record.state is State.DELETING:
+            return dataclasses.replace(before.record, state=State.DEPRECATED)
+        return before.record
+
+    def _stored(self, record: VersionRecord) -> StoredVersion:
+        stored = self._parts.versions.find(record.model, record.version)
+        if stored is None:
+            raise AssertionError("records of versions are never removed")
+        return stored
+
+    def _files(self, fates: tuple[Fate, ...], going: set[tuple[str, int]]) -> Collected:
+        """Find the files that no version names but those in `going`."""
+        parts = self._parts
+        records = [
+            stored.record
+            for model in parts.versions.models()
+            for stored in parts.versions.of_model(model).values()
+        ]
+        held_by = uploads(parts.now(), records)
+        if held_by:
+            return Collected(fates, (), 0, held_by)
+        needed = self._needed(
+            record for record in records if (record.model, record.version) not in going
+        )
+        files = tuple(name for name in parts.blobs.files() if name not in needed)
+        return Collected(fates, files, sum(parts.blobs.size(name) or 0 for name in files), ())
+
+    def _needed(self, records: Iterator[VersionRecord]) -> frozenset[str]:
+        needed: set[str] = set()
+        for record in records:
+            if record.manifest_digest is not None and record.state is not State.DELETED:
+                manifest = self._parts.blobs.read_manifest(record.manifest_digest)
+                needed |= self._parts.blobs.files_of(manifest)
+                needed.add(self._parts.blobs.manifest_file(record.manifest_digest))
+        return frozenset(needed)
