@@ -1,23 +1,23 @@
-"""Uses locks as its plan says and writes down what it saw. Run as a process, or in threads.
-
-Usage: python -m chaos.actor ADDRESS HISTORY SEED PROCESSES THREADS LENGTH_S LEASE_S NUMBER
-"""
+"""Uses locks as its plan says and writes down what it saw: as a process, or in threads."""
 
 import contextlib
+import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from chaos.history import Recorder, now_s
-from chaos.schedule import NAMES, Turn, plan
+from chaos.schedule import NAMES, Plan, Turn
+from chaos.theft import steal
 
 from pliska.locks import (
     Backend,
     BackendSession,
+    Barrier,
     ConflictError,
     Election,
     FencedStore,
@@ -28,25 +28,31 @@ from pliska.locks import (
     Semaphore,
     Session,
     StaleTokenError,
+    StoreError,
     Update,
     connect,
     observe_leaders,
 )
 
 LOOK_PAUSE_S = 0.01
+OUTAGE_S_MAX = 60.0
 SEMAPHORE_SIZE = 2
+BARRIER_PARTIES = 2
 GUARDED = "guarded"
+
+ResultT = TypeVar("ResultT")
 
 
 class Actor:
-    """One process's part in a run: a session, renewed when it is lost, and threads that use it."""
+    """One client's part in a run: a session, renewed when it is lost, and threads that use it."""
 
-    def __init__(self, backend: Backend, recorder: Recorder, lease_s: float) -> None:
-        self._backend = backend
+    def __init__(self, address: str, recorder: Recorder, lease_s: float) -> None:
+        self._address = address
+        self._backend = through_outages(lambda: connect(address))
         self._recorder = recorder
-        _record_sessions(backend, recorder)
+        _record_sessions(self._backend, recorder)
         self._lease_s = lease_s
-        self._fenced = FencedStore(backend, "registers")
+        self._fenced = FencedStore(self._backend, "registers")
         self._lock = threading.Lock()
         self._session: Session | None = None
         self.has_ended = threading.Event()
@@ -58,21 +64,22 @@ class Actor:
                 self._session = Session.open(self._backend, self._lease_s)
             return self._session
 
-    def end_session(self) -> None:
-        """What a thief of the session, or an operator, does."""
+    def be_robbed(self) -> None:
+        """Have another client end the session."""
         with self._lock:
             session = self._session
         if session is not None:
             from_s = now_s()
-            with contextlib.suppress(LockError):
-                session.backend_session.close(5)
-            self._recorder.record("destroyed", session=session.id, from_s=from_s, to_s=now_s())
+            is_certain = steal(self._address, session.backend_session)
+            to_s = now_s() if is_certain else math.inf
+            self._recorder.record("stolen", session=session.id, from_s=from_s, to_s=to_s)
 
     def work(self, turns: tuple[Turn, ...]) -> None:
         """Take one turn after the other until the run has ended."""
         for turn in turns:
             if self.has_ended.is_set():
                 return
+            self.has_ended.wait(turn.rest_s)
             try:
                 self._take(turn)
             except LockError:
@@ -94,6 +101,7 @@ class Actor:
         self._recorder.record("ended", victim=self._recorder.who, from_s=now_s())
         if self._session is not None:
             self._session.close()
+        self._backend.close()
 
     def _take(self, turn: Turn) -> None:
         session, handle = self.session(), self._recorder.new_handle()
@@ -121,6 +129,9 @@ class Actor:
         if recipe == "leader":
             election = Election(session, "e", self._recorder.new_handle())
             return election.campaign, lambda: election.campaign(timeout_s=0)
+        if recipe == "barrier":
+            barrier = Barrier(session, "b", BARRIER_PARTIES)
+            return barrier.enter, lambda: barrier.enter(timeout_s=0)
         side: Any = {
             "mutex": lambda: Mutex(session, "m"),
             "read": lambda: lock.read,
@@ -170,6 +181,18 @@ class Actor:
             )
 
 
+def through_outages(action: Callable[[], ResultT]) -> ResultT:
+    """Do something that has to succeed, again and again while the store is away."""
+    until_s = now_s() + OUTAGE_S_MAX
+    while True:
+        try:
+            return action()
+        except StoreError:
+            if now_s() > until_s:
+                raise
+            time.sleep(LOOK_PAUSE_S)
+
+
 def _record_sessions(backend: Backend, recorder: Recorder) -> None:
     """Write down each session that is opened and each renewal that is acknowledged."""
     open_session = backend.open_session
@@ -191,25 +214,18 @@ def _record_sessions(backend: Backend, recorder: Recorder) -> None:
     backend.open_session = open_and_record  # type: ignore[method-assign, assignment]
 
 
-def main(arguments: list[str]) -> None:
-    """Play the part that the arguments name."""
-    address, history, seed, processes, threads, length_s, lease_s, number = arguments
-    recorder = Recorder(Path(history), f"process {number} pid {os.getpid()}")
-    the_plan = plan(int(seed), int(processes), int(threads), float(length_s), float(lease_s))
-    actor = Actor(connect(address), recorder, float(lease_s))
-    workers = [
+def play(address: str, history: Path, the_plan: Plan, number: int, commands: Connection) -> None:
+    """Play one actor's part in a process of its own, until the other end of `commands` closes."""
+    recorder = Recorder(history, f"process {number} pid {os.getpid()}")
+    actor = Actor(address, recorder, the_plan.shape.lease_s)
+    threads = [
         threading.Thread(target=actor.work, args=(turns,), daemon=True)
-        for turns in the_plan.turns[int(number)]
+        for turns in the_plan.turns[number]
     ]
-    for thread in (*workers, threading.Thread(target=actor.observe, daemon=True)):
+    for thread in (*threads, threading.Thread(target=actor.observe, daemon=True)):
         thread.start()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    for command in sys.stdin:  # the end of it is the end of the run
-        if command == "end session\n":
-            actor.end_session()
+    with contextlib.suppress(EOFError, ConnectionError):
+        commands.send("ready")
+        while commands.recv() == "be robbed":
+            actor.be_robbed()
     actor.close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -7,60 +7,22 @@ Everything here follows from such intervals, so a violation found is one.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from math import inf
 
+from chaos.actor import BARRIER_PARTIES
+from chaos.handles import BREAK_NOTICE_S, Handle, granted_by_name, handles_of
 from chaos.history import Event
 
-BREAK_NOTICE_S = 1.0
-"""How long a holder whose lock was taken by force may not know it (S3)."""
 SLACK_S = 2.0
 """What a busy machine may add to a bound that the rules give in real time."""
 
 EXCLUSIVE = frozenset({"mutex", "write", "leader"})
 
 
-@dataclass
-class Handle:
-    """One acquire and what came of it."""
-
-    id: str
-    who: str
-    recipe: str
-    name: str
-    session: str
-    asked_s: float
-    token: int | None = None
-    granted_s: float | None = None
-    refused: Event | None = None
-    downgraded_s: float | None = None
-    lost_s: float | None = None
-    released: Event | None = None
-    held_s: list[float] = field(default_factory=list)
-    """When it was seen to hold, each time the moment before looking."""
-    broken: Event | None = None
-    """How an administrator took it away, or ended its session."""
-
-    @property
-    def until_s(self) -> float:
-        """Until when it held for certain."""
-        assert self.granted_s is not None
-        seen_s = [self.granted_s, *self.held_s]
-        if self.released is not None and self.released["was_held"]:
-            seen_s.append(self.released["from_s"])
-        until_s = max(seen_s)
-        if self.broken is not None and until_s <= self.broken["to_s"] + BREAK_NOTICE_S:
-            until_s = min(until_s, self.broken["from_s"])
-        return until_s
-
-    def alone_until_s(self) -> float:
-        """Until when it held for certain and allowed nobody beside it."""
-        return self.until_s if self.downgraded_s is None else min(self.until_s, self.downgraded_s)
-
-
 def check(history: Iterable[Event]) -> list[str]:
     """All violations of the rules, in words; none for a good history."""
     events = sorted(history, key=lambda event: event["at_s"])
-    handles = list(_handles(events).values())
+    handles = handles_of(events)
     return [
         *_tokens_grow(handles),
         *_writes_are_in_order(events),
@@ -71,57 +33,14 @@ def check(history: Iterable[Event]) -> list[str]:
         *_losses_are_announced(handles, events),
         *_nobody_waits_for_a_free_lock(handles, events),
         *_observers_see_epochs_in_order(events),
+        *_barriers_open_when_they_are_full(handles),
+        *_nobody_waits_at_a_full_barrier(handles, events),
     ]
-
-
-def _handles(events: list[Event]) -> dict[str, Handle]:
-    handles: dict[str, Handle] = {}
-    for event in events:
-        if event["kind"] == "asked":
-            names = ("who", "recipe", "name", "session")
-            handles[event["handle"]] = Handle(
-                event["handle"], *(event[name] for name in names), event["at_s"]
-            )
-        elif event["kind"] == "broken":
-            for each in handles.values():
-                if each.name == event["name"] and each.token in event["tokens"]:
-                    each.broken = event
-        elif event["kind"] == "destroyed":
-            for each in handles.values():
-                if each.session == event["session"] and each.token and not each.released:
-                    each.broken = each.broken or event
-        elif event.get("handle") in handles:
-            _note(handles[event["handle"]], event)
-    return handles
-
-
-def _note(handle: Handle, event: Event) -> None:
-    match event["kind"]:
-        case "granted":
-            handle.token, handle.granted_s = event["token"], event["at_s"]
-        case "refused":
-            handle.refused = event
-        case "looked" if event["held"]:
-            handle.held_s.append(event["from_s"])
-        case "downgraded":
-            handle.downgraded_s = event["from_s"]
-        case "lost":
-            handle.lost_s = event["at_s"]
-        case "released":
-            handle.released = event
-
-
-def _granted(handles: Iterable[Handle]) -> dict[str, list[Handle]]:
-    by_name = defaultdict(list)
-    for handle in handles:
-        if handle.granted_s is not None:
-            by_name[handle.name].append(handle)
-    return by_name
 
 
 def _tokens_grow(handles: list[Handle]) -> Iterator[str]:
     """S1: whoever asked after another was granted has a greater token; no token comes twice."""
-    for name, granted in _granted(handles).items():
+    for name, granted in granted_by_name(handles).items():
         tokens = [handle.token for handle in granted]
         if len(set(tokens)) != len(tokens):
             yield f"S1: {name} gave a token out twice: {sorted(map(int, tokens))}"  # type: ignore[arg-type]
@@ -147,7 +66,7 @@ def _writes_are_in_order(events: list[Event]) -> Iterator[str]:
 
 def _the_exclusive_are_alone(handles: list[Handle]) -> Iterator[str]:
     """S2, and the read/write lock: a writer, a mutex or a leader has nobody beside it."""
-    for name, granted in _granted(handles).items():
+    for name, granted in granted_by_name(handles).items():
         for one in granted:
             if one.recipe not in EXCLUSIVE:
                 continue
@@ -165,7 +84,7 @@ def _the_exclusive_are_alone(handles: list[Handle]) -> Iterator[str]:
 def _leases_stay_within_the_size(handles: list[Handle], events: list[Event]) -> Iterator[str]:
     """There are never more leases than the largest size since the oldest of them was asked for."""
     sizes = [event for event in events if event["kind"] == "resized"]
-    for name, granted in _granted(handles).items():
+    for name, granted in granted_by_name(handles).items():
         for last in granted:
             if last.recipe != "semaphore":
                 continue
@@ -220,33 +139,32 @@ def _what_was_lost_stays_lost(handles: list[Handle], events: list[Event]) -> Ite
 
 
 def _losses_are_announced(handles: list[Handle], events: list[Event]) -> Iterator[str]:
-    """S3: whoever was robbed by force knows soon, unless it was stopped, killed or let go."""
+    """S3: whoever was robbed knows soon, unless it was stopped, killed, cut off or gone."""
     for handle in handles:
-        broken = handle.broken
-        if broken is None or handle.released is not None:
-            continue
-        due_s = broken["to_s"] + BREAK_NOTICE_S + SLACK_S
-        is_excused = any(
-            event["kind"] in ("paused", "killed", "ended")
-            and event["victim"] == handle.who
-            and event["from_s"] < due_s
-            and event.get("to_s", due_s) > broken["from_s"] - SLACK_S
-            for event in events
-        )
-        if not is_excused and (handle.lost_s is None or handle.lost_s > due_s):
-            yield f"S3: {handle.id} was broken at {broken['to_s']} and told at {handle.lost_s}"
+        for robbery in handle.robberies:
+            is_certain = robbery["to_s"] < inf
+            if not is_certain or handle.released is not None or handle.granted_s is None:
+                continue
+            due_s = max(robbery["to_s"], handle.granted_s) + BREAK_NOTICE_S + SLACK_S
+            from_s = robbery["from_s"] - SLACK_S
+            is_excused = any(_excuses(each, handle, from_s, due_s) for each in events)
+            if not is_excused and (handle.lost_s is None or handle.lost_s > due_s):
+                yield f"S3: {handle.id} was robbed at {robbery['to_s']} and told at {handle.lost_s}"
+
+
+def _excuses(event: Event, handle: Handle, from_s: float, due_s: float) -> bool:
+    """Whether the event kept whoever has the handle from hearing of anything in an interval."""
+    is_about_it = event["kind"] == "outage" or (
+        event["kind"] in ("paused", "killed", "ended", "cut off") and event["victim"] == handle.who
+    )
+    return is_about_it and event["from_s"] < due_s and event.get("to_s", due_s) > from_s
 
 
 def _nobody_waits_for_a_free_lock(handles: list[Handle], events: list[Event]) -> Iterator[str]:
     """S4, S6: a wait does not run out of time while nobody has held the lock for long."""
-    bounds_s = [3 * e["lease_s"] + SLACK_S for e in events if e["kind"] == "session"]
-    bound_s = max(bounds_s, default=SLACK_S)
-    stops = [event for event in events if event["kind"] == "paused"]
-    for handle in handles:
-        if handle.refused is None or handle.refused["why"] != "AcquireTimeoutError":
+    for handle, since_s, ended_s in _waits_in_vain(handles, events):
+        if handle.recipe == "barrier":
             continue
-        ended_s = handle.refused["at_s"]
-        since_s = ended_s - bound_s
         was_taken = any(
             other.name == handle.name
             and other.granted_s is not None
@@ -254,9 +172,25 @@ def _nobody_waits_for_a_free_lock(handles: list[Handle], events: list[Event]) ->
             and max(other.until_s, other.lost_s or 0.0) > since_s
             for other in handles
         )
-        was_stopped = any(e["from_s"] < ended_s and e["to_s"] > since_s for e in stops)
-        if handle.asked_s < since_s and not was_taken and not was_stopped:
+        if not was_taken:
             yield f"S4: {handle.id} waited in vain for {handle.name}, free since {since_s}"
+
+
+def _waits_in_vain(
+    handles: list[Handle], events: list[Event]
+) -> Iterator[tuple[Handle, float, float]]:
+    """Waits that ran out of time, and of each the end in which nothing disturbed anybody."""
+    bounds_s = [3 * e["lease_s"] + SLACK_S for e in events if e["kind"] == "session"]
+    bound_s = max(bounds_s, default=SLACK_S)
+    stops = [event for event in events if event["kind"] in ("paused", "cut off", "outage")]
+    for handle in handles:
+        if handle.refused is None or handle.refused["why"] != "AcquireTimeoutError":
+            continue
+        ended_s = handle.refused["at_s"]
+        since_s = ended_s - bound_s
+        was_disturbed = any(e["from_s"] < ended_s and e["to_s"] > since_s for e in stops)
+        if handle.asked_s < since_s and not was_disturbed:
+            yield handle, since_s, ended_s
 
 
 def _observers_see_epochs_in_order(events: list[Event]) -> Iterator[str]:
@@ -267,3 +201,41 @@ def _observers_see_epochs_in_order(events: list[Event]) -> Iterator[str]:
             if event["epoch"] <= seen.get(key, 0):
                 yield f"election {event['name']}: {key[0]} saw {event['epoch']} after {seen[key]}"
             seen[key] = event["epoch"]
+
+
+def _barriers_open_when_they_are_full(handles: list[Handle]) -> Iterator[str]:
+    """Whoever passed a barrier was there together with as many as it is for."""
+    at_barriers = [handle for handle in handles if handle.recipe == "barrier"]
+    for passed in at_barriers:
+        if passed.granted_s is None:
+            continue
+        beside = [
+            each
+            for each in at_barriers
+            if each.asked_s <= passed.granted_s and each.left_s >= passed.asked_s
+        ]
+        arrivals_s = [max(each.asked_s, passed.asked_s) for each in beside]
+        most = max(
+            sum(each.asked_s <= moment_s <= each.left_s for each in beside)
+            for moment_s in arrivals_s
+        )
+        if most < BARRIER_PARTIES:
+            yield f"barrier {passed.name}: {passed.id} passed with {most} of {BARRIER_PARTIES}"
+
+
+def _nobody_waits_at_a_full_barrier(handles: list[Handle], events: list[Event]) -> Iterator[str]:
+    """S6: two who wait long at the same time, while nobody is on the other side, meet."""
+    at_barriers = [handle for handle in handles if handle.recipe == "barrier"]
+    for handle, since_s, ended_s in _waits_in_vain(handles, events):
+        if handle.recipe != "barrier":
+            continue
+        waited = [each for each in at_barriers if each.asked_s < since_s and each.left_s > since_s]
+        beyond = [
+            each
+            for each in at_barriers
+            if each.granted_s is not None
+            and each.granted_s < ended_s
+            and max(each.until_s, each.lost_s or 0.0) > since_s
+        ]
+        if len(waited) >= BARRIER_PARTIES and not beyond:
+            yield f"S4: {handle.id} waited in vain with {len(waited)} at {handle.name}"

@@ -1,71 +1,129 @@
 """Locks among faults: every history that randomised runs leave behind keeps the safety rules.
 
 A run is drawn from its seed; `make chaos SEEDS=17` plays that plan again, and
-`SEEDS=1-1000` a thousand. Without a choice a few seeds run, as a smoke test.
+`SEEDS=1-1000` a thousand, several at once. Without a choice a few seeds run, as
+a smoke test.
 """
 
 import os
+import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from chaos.checker import check
-from chaos.history import Event
-from chaos.run import run_processes, run_threads
+from chaos.run import perform_together
+from chaos.schedule import (
+    AMONG_PROCESSES,
+    AMONG_THREADS,
+    ON_A_SERVER,
+    ON_SERVERS,
+    Shape,
+    plan,
+)
+from chaos.servers import Servers
 
 from pliska.locks.turn import Enter
 from services.consul import ConsulServer
-from services.zookeeper import ZookeeperServer
+from services.zookeeper import ZookeeperServer, fresh_address
 
-SMOKE_SEEDS = {"memory": (4, 5), "embedded": (1, 5), "zookeeper": (5,), "consul": (5,)}
-LENGTH_S = 1.5
+SMOKE_SEEDS = range(1, 5)
+RUNS_AT_ONCE = int(os.environ.get("PLISKA_CHAOS_AT_ONCE", "4"))
 
-Run = Callable[[str, Path, int, float, float], list[Event]]
+THREADS = Shape(actors=4, threads=2, lease_s=0.3, faults=AMONG_THREADS)
+PROCESSES = Shape(actors=3, threads=2, lease_s=0.4, faults=AMONG_PROCESSES)
+SERVED = Shape(actors=3, threads=2, lease_s=0.8, faults=ON_A_SERVER)
+REPLICATED = Shape(actors=3, threads=2, lease_s=1.0, faults=ON_SERVERS)
+
+Place = Callable[[], Sequence[str]]
 
 
-def seeds(store: str) -> "list[int] | range":
+def seeds() -> range:
     chosen = os.environ.get("PLISKA_CHAOS_SEEDS", "")
     first, _, last = chosen.partition("-")
-    return range(int(first), int(last or first) + 1) if chosen else list(SMOKE_SEEDS[store])
+    return range(int(first), int(last or first) + 1) if chosen else SMOKE_SEEDS
 
 
-def hold(run: Run, address: str, path: Path, seed: int, lease_s: float) -> None:
-    history = run(address, path, seed, lease_s, LENGTH_S)
-    kinds = Counter(event["kind"] for event in history)
-    violations = check(history)
-    assert not violations, f"seed {seed} on {address}, history {path}: {violations}"
-    assert kinds["granted"] >= 3, f"seed {seed} on {address}: hardly anything happened: {kinds}"
+def batches() -> list[range]:
+    """The seeds that run at once."""
+    chosen = seeds()
+    return [chosen[begin : begin + RUNS_AT_ONCE] for begin in range(0, len(chosen), RUNS_AT_ONCE)]
+
+
+def name_of(batch: range) -> str:
+    return f"{batch[0]}-{batch[-1]}"
+
+
+together = pytest.mark.parametrize("batch", batches(), ids=name_of)
+
+
+def hold(batch: range, shape: Shape, place: Place, servers: Servers, directory: Path) -> None:
+    """Play the plans of some seeds at once, and hold their histories against the rules."""
+    plans = [plan(seed, shape) for seed in batch]
+    histories = perform_together(plans, place, servers, directory)
+    violations = {seed: check(history) for seed, history in histories.items()}
+    found = {seed: each for seed, each in violations.items() if each}
+    assert not found, f"seeds {name_of(batch)} at once, histories in {directory}: {found}"
+    kinds = Counter(event["kind"] for history in histories.values() for event in history)
+    assert kinds["granted"] >= len(batch), f"seeds {name_of(batch)}: hardly anything: {kinds}"
+    shutil.rmtree(directory)  # a thousand runs leave much to keep
 
 
 def test_a_lock_that_excludes_nobody_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pliska.locks.mutex.exclusive", lambda _records, _position: Enter())
-    seed = 4  # mutexes and writers
-    history = run_threads(f"memory:{tmp_path}", tmp_path / "history", seed, 0.5, LENGTH_S)
-    assert any("S2: locks/m: mutex" in violation for violation in check(history))
+    plans = [plan(seed, THREADS) for seed in range(1, 7)]
+    histories = perform_together(plans, lambda: [f"memory:{tmp_path}"], Servers([]), tmp_path)
+    violations = [each for history in histories.values() for each in check(history)]
+    assert any("S2: locks/m: mutex" in each for each in violations)
 
 
-@pytest.mark.parametrize("seed", seeds("memory"))
-def test_rules_hold_among_threads_in_memory(tmp_path: Path, seed: int) -> None:
-    hold(run_threads, f"memory:{tmp_path}", tmp_path / "history", seed, 0.5)
+@together
+def test_rules_hold_among_threads_in_memory(tmp_path: Path, batch: range) -> None:
+    names = iter(f"memory:{tmp_path}-{seed}" for seed in batch)
+    hold(batch, THREADS, lambda: [next(names)], Servers([]), tmp_path)
 
 
-@pytest.mark.parametrize("seed", seeds("embedded"))
-def test_rules_hold_among_processes_on_the_embedded_store(tmp_path: Path, seed: int) -> None:
-    hold(run_processes, f"embedded:{tmp_path / 'store'}", tmp_path / "history", seed, 0.7)
+@together
+def test_rules_hold_among_processes_on_the_embedded_store(tmp_path: Path, batch: range) -> None:
+    stores = iter(f"embedded:{tmp_path / f'store-{seed}'}" for seed in batch)
+    hold(batch, PROCESSES, lambda: [next(stores)], Servers([]), tmp_path)
 
 
-@pytest.mark.parametrize("seed", seeds("zookeeper"))
+@together
 def test_rules_hold_among_processes_on_zookeeper(
-    tmp_path: Path, zookeeper: ZookeeperServer, seed: int
+    tmp_path: Path, own_zookeeper: ZookeeperServer, batch: range
 ) -> None:
-    hold(run_processes, zookeeper.fresh_address(), tmp_path / "history", seed, 1.0)
+    hold(batch, SERVED, lambda: [own_zookeeper.fresh_address()], serving([own_zookeeper]), tmp_path)
 
 
-@pytest.mark.parametrize("seed", seeds("consul"))
+@together
 def test_rules_hold_among_processes_on_consul(
-    tmp_path: Path, consul: ConsulServer, seed: int
+    tmp_path: Path, own_consul: ConsulServer, batch: range
 ) -> None:
-    hold(run_processes, consul.fresh_address(), tmp_path / "history", seed, 1.0)
+    hold(batch, SERVED, lambda: [own_consul.fresh_address()], serving([own_consul]), tmp_path)
+
+
+@together
+def test_rules_hold_while_members_of_an_ensemble_come_and_go(
+    tmp_path: Path, own_zookeeper_ensemble: Sequence[ZookeeperServer], batch: range
+) -> None:
+    servers = own_zookeeper_ensemble
+    hold(batch, REPLICATED, lambda: [fresh_address(servers)], serving(servers), tmp_path)
+
+
+@together
+def test_rules_hold_while_servers_of_consul_come_and_go(
+    tmp_path: Path, consul_servers: Sequence[ConsulServer], batch: range
+) -> None:
+    def addresses() -> Sequence[str]:
+        path = consul_servers[0].fresh_address().partition(consul_servers[0].host_port)[2]
+        return [f"consul://{server.host_port}{path}" for server in consul_servers]
+
+    hold(batch, REPLICATED, addresses, serving(consul_servers), tmp_path)
+
+
+def serving(servers: Sequence[ZookeeperServer | ConsulServer]) -> Servers:
+    return Servers([server.process for server in servers if server.process is not None])

@@ -1,5 +1,7 @@
 """The checker finds what it is there to find: each rule broken in a small history of its own."""
 
+from math import inf
+
 import pytest
 from chaos.checker import check
 from chaos.history import Event
@@ -32,6 +34,20 @@ def broken(token: int, at_s: float) -> Event:
     return event("broken", at_s, name="locks/m", tokens=[token], from_s=at_s, to_s=at_s)
 
 
+def at_barrier(id_: str, asked_s: float, passed_s: float, until_s: float) -> list[Event]:
+    """A member that passed."""
+    asked, *rest = handle(id_, int(passed_s * 10), asked_s, passed_s, until_s, "barrier")
+    return [{**asked, "name": "barriers/b"}, *rest]
+
+
+def in_vain(id_: str, asked_s: float, ended_s: float, recipe: str, name: str) -> list[Event]:
+    """A wait that ran out of time."""
+    return [
+        event("asked", asked_s, handle=id_, recipe=recipe, name=name, session="s"),
+        event("refused", ended_s, handle=id_, why="AcquireTimeoutError"),
+    ]
+
+
 def lost(id_: str, at_s: float) -> Event:
     return event("lost", at_s, handle=id_)
 
@@ -57,6 +73,27 @@ GOOD: list[list[Event]] = [
     [
         event("write", 1, register="r", token=2, revision=1),
         event("write", 2, register="r", token=2, revision=2),
+    ],
+    [session(), *at_barrier("a", 1, 2, 3), *at_barrier("b", 1.5, 2.1, 3)],
+    [session(1.0), *in_vain("a", 1, 20, "barrier", "barriers/b")],
+    [
+        session(1.0),
+        event("renewal", 18.5, session="s", sent_s=18.5),
+        *at_barrier("a", 1, 2, 19),
+        *at_barrier("b", 1, 2.1, 19),
+        *in_vain("c", 3, 20, "barrier", "barriers/b"),
+        *in_vain("d", 3, 20, "barrier", "barriers/b"),
+    ],
+    # What may have been broken or not, and whoever had no store to hear it from.
+    [session(), *handle("a", 1, 1, 2, 9), {**broken(1, 4), "to_s": inf}, *handle("b", 2, 1, 5, 6)],
+    [session(), *handle("a", 1, 1, 2, 3), broken(1, 4), event("outage", 9, from_s=3, to_s=9)],
+    # A grant that was broken before its owner knew of it.
+    [
+        session(),
+        broken(1, 4),
+        *handle("a", 1, 1, 4.2, 4.5),
+        *handle("b", 2, 1, 4.3, 5),
+        lost("a", 5),
     ],
 ]
 
@@ -110,13 +147,13 @@ BAD: dict[str, list[Event]] = {
         event("renewal", 1, session="s", sent_s=1.0),
         *handle("a", 1, 1, 2, 12),
     ],
-    "S3: a was broken at 4 and told at None": [session(), *handle("a", 1, 1, 2, 3), broken(1, 4)],
-    "S3: a was broken at 3.5 and told at None": [
+    "S3: a was robbed at 4 and told at None": [session(), *handle("a", 1, 1, 2, 3), broken(1, 4)],
+    "S3: a was robbed at 3.5 and told at None": [
         session(),
         *handle("a", 1, 1, 2, 3),
-        event("destroyed", 3.5, session="s", from_s=3.5, to_s=3.5),
+        event("stolen", 3.5, session="s", from_s=3.5, to_s=3.5),
     ],
-    "S3: a was broken at 4 and told at 9": [
+    "S3: a was robbed at 4 and told at 9": [
         session(),
         *handle("a", 1, 1, 2, 3),
         broken(1, 4),
@@ -125,8 +162,7 @@ BAD: dict[str, list[Event]] = {
     "S4: b waited in vain": [
         session(1.0),
         *handle("a", 1, 0, 0.1, 0.5),
-        event("asked", 1, handle="b", recipe="mutex", name="locks/m", session="s"),
-        event("refused", 20, handle="b", why="AcquireTimeoutError"),
+        *in_vain("b", 1, 20, "mutex", "locks/m"),
     ],
     "semaphore locks/m: 2 leases of 1 when b came in": [
         session(),
@@ -134,6 +170,16 @@ BAD: dict[str, list[Event]] = {
         resized(1, 0.5),
         *handle("a", 1, 1, 2, 9, "semaphore"),
         *handle("b", 2, 1, 3, 9, "semaphore"),
+    ],
+    "barrier barriers/b: a passed with 1 of 2": [
+        session(),
+        *at_barrier("a", 1, 2, 3),
+        *at_barrier("b", 2.5, 3, 4),
+    ],
+    "S4: b waited in vain with 2 at barriers/b": [
+        session(1.0),
+        *in_vain("a", 1, 20.5, "barrier", "barriers/b"),
+        *in_vain("b", 1, 20, "barrier", "barriers/b"),
     ],
     "saw 1 after 2": [
         event("observed", 1, name="e", epoch=2),

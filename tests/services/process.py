@@ -1,7 +1,8 @@
 """One server process of a test: started, killed, frozen, and never left behind.
 
 It dies with the test run, however that ends: the kernel kills it when the
-thread that started it is gone. Knows nothing of what the server does.
+thread that started it is gone, and that is one which lasts as long as the run.
+Knows nothing of what the server does.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TETHER = ("setpriv", "--pdeathsig", "KILL")
@@ -19,6 +21,8 @@ START_TIMEOUT_S = 90.0
 """Generous: a Java virtual machine on a busy machine with two cores."""
 STOP_TIMEOUT_S = 10.0
 TAIL_BYTES = 6_000
+
+_starter = ThreadPoolExecutor(1, "service-starter")
 
 
 class ServiceFailedError(Exception):
@@ -52,8 +56,11 @@ class ServiceProcess:
 
     def start(self) -> None:
         """Start without waiting for it to answer."""
+        self._process = _starter.submit(self._started).result()
+
+    def _started(self) -> "subprocess.Popen[bytes]":
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 [*TETHER, *self._command],
                 cwd=self._directory,
                 stdin=subprocess.DEVNULL,
