@@ -1,14 +1,12 @@
 """One coordinator process: it opens everything, campaigns, leads or stands by, and closes.
 
-Wiring and life cycle only. What it does while it leads is `coordinator.leading`.
+Wiring only. When it leads and when it stands by is `coordinator.duty`.
 """
 
 import asyncio
-import contextlib
 import logging
 import signal
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,12 +17,13 @@ import torch
 
 from pliska.coordinator.announcement import LEADER, STANDBY, Announcement
 from pliska.coordinator.directory import JobDirectory
+from pliska.coordinator.duty import Duty
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ListenError
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.identity import Identity, load_identity
 from pliska.coordinator.job_check import check_job
-from pliska.coordinator.leading import Leading, Means
+from pliska.coordinator.leading import Means
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.round_state import Phase
 from pliska.coordinator.server import Server
@@ -32,23 +31,12 @@ from pliska.coordinator.storage import open_storage
 from pliska.coordinator.wire.http_server import HttpServer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.tls import self_signed, server_context
-from pliska.locks import (
-    AcquireCancelledError,
-    Election,
-    Leadership,
-    LockError,
-    Session,
-    SessionLostError,
-    StoreUnavailableError,
-    SystemClock,
-)
+from pliska.locks import SystemClock
 
 log = logging.getLogger(__name__)
 
 THREADS = 32
 """Waiting for the store, hashing and aggregating each take one while they last."""
-RETRY_S = 1.0
-"""Pause before the store is tried again after it did not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +46,8 @@ class CoordinatorOptions:
     Attributes:
         name: Its name among the coordinators of the job.
         store: Address of the coordination store.
-        storage: Address of the storage for log, checkpoints and models; all
-            coordinators of a job share it.
+        storage: Address of the storage for log, checkpoints and models: this
+            coordinator's own, or one that several share.
         key: File of its private key; made where it is missing.
         host: Address that it listens on.
         advertise: Address that others reach it by; `host` where None.
@@ -90,24 +78,24 @@ class Daemon:
         self._options = options
         self._clock = SystemClock()
         self._server = Server(self.status)
-        self._leading: Leading | None = None
+        self._duty: Duty | None = None
         self._announcement: Announcement | None = None
-        self._stopping = asyncio.Event()
-        self._campaign_cancelled = threading.Event()
+        self._is_stopped = False
 
     def stop(self) -> None:
         """End `run` soon, as after SIGTERM: resign, close, return."""
-        self._stopping.set()
-        self._campaign_cancelled.set()
+        self._is_stopped = True
+        if self._duty is not None:
+            self._duty.stop()
         if self._announcement is not None:
             self._announcement.drain()
 
     def status(self) -> Mapping[str, Any]:
         """Return what this coordinator knows, ready for JSON."""
         own = {"coordinator": self._options.name, "job": self._job.name}
-        if self._leading is None:
+        if self._duty is None:
             return {**own, "role": "standby"}
-        return {**own, "role": "leader", "storage": self._options.storage, **self._leading.status()}
+        return {**own, "storage": self._options.storage, **self._duty.status()}
 
     async def run(self) -> Phase | None:
         """Serve until the job ends or `stop` is called.
@@ -168,86 +156,26 @@ class Daemon:
         backend, lease_s = means.directory.backend, self._options.session_timeout_s
         try:
             self._announcement = Announcement(backend, self._job.name, endpoint, lease_s)
-            return await self._take_turns(means, endpoint)
+            self._duty = Duty(
+                means=means,
+                endpoint=endpoint,
+                session_timeout_s=self._options.session_timeout_s,
+                clock=self._clock,
+                server=self._server,
+                show_leads=self._show_leads,
+            )
+            if self._is_stopped:
+                self._duty.stop()
+            return await self._duty.run()
         finally:
+            self._duty = None
             if self._announcement is not None:
                 await asyncio.to_thread(self._announcement.end)
             await http.close()
 
-    async def _take_turns(self, means: Means, endpoint: Endpoint) -> Phase | None:
-        """Stand by and lead, in sessions that may be lost, until the job ends."""
-        while not self._stopping.is_set():
-            try:
-                ended = await self._in_session(means, endpoint)
-            except SessionLostError as error:
-                log.warning("reason=%s", f"stands by again: {error}")
-            except StoreUnavailableError as error:
-                log.warning("reason=%s", f"the store does not answer: {error}")
-                await self._pause(RETRY_S)
-            else:
-                if ended is not None:
-                    return ended
-        return None
-
-    async def _in_session(self, means: Means, endpoint: Endpoint) -> Phase | None:
-        backend = means.directory.backend
-        session = await asyncio.to_thread(
-            Session.open, backend, self._options.session_timeout_s, self._clock
-        )
-        try:
-            election = Election(
-                session, means.directory.election, self._options.name, endpoint.to_bytes()
-            )
-            log.info("coordinator=%s reason=%s", self._options.name, "stands by")
-            leadership = await self._campaign(election)
-            return None if leadership is None else await self._lead(means, leadership)
-        finally:
-            await asyncio.to_thread(session.close)
-
-    async def _campaign(self, election: Election) -> Leadership | None:
-        """Wait to lead; None after `stop`."""
-        with contextlib.suppress(AcquireCancelledError):
-            return await asyncio.to_thread(election.campaign, None, self._campaign_cancelled)
-        return None
-
-    async def _lead(self, means: Means, leadership: Leadership) -> Phase | None:
-        """Lead until the job ends, the leadership is lost, or `stop` is called.
-
-        Returns:
-            How the job ended; None when this coordinator only stopped leading.
-        """
-        leading = await asyncio.to_thread(Leading, means, leadership)
-        log.info("coordinator=%s epoch=%d reason=%s", self._options.name, leading.epoch, "leads")
-        self._take_role(leading)
-        running = asyncio.create_task(leading.run())
-        stopping = asyncio.create_task(self._stopping.wait())
-        lost = asyncio.create_task(_lost(leadership))
-        try:
-            await asyncio.wait({running, stopping, lost}, return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                return running.result()
-            if lost.done():
-                leadership.check()
-            return None
-        finally:
-            self._take_role(None)
-            for task in (running, stopping, lost):
-                task.cancel()
-            await asyncio.gather(running, stopping, lost, return_exceptions=True)
-            with contextlib.suppress(LockError):
-                await asyncio.to_thread(leadership.resign)
-
-    def _take_role(self, leading: Leading | None) -> None:
-        """Lead, or stand by, and show it."""
-        self._leading = leading
-        self._server.lead(leading)
+    def _show_leads(self, leads: bool) -> None:
         if self._announcement is not None:
-            self._announcement.show(STANDBY if leading is None else LEADER)
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
+            self._announcement.show(LEADER if leads else STANDBY)
 
 
 async def run_coordinator(job: Job, options: CoordinatorOptions) -> Phase | None:
@@ -269,19 +197,3 @@ def _rehearse(job: Job) -> None:
     """
     model = TrainingModel.build(job)
     model.apply(torch.zeros(model.dimension))
-
-
-async def _lost(leadership: Leadership) -> None:
-    """Return when the leadership is lost."""
-    loop = asyncio.get_running_loop()
-    lost = asyncio.Event()
-    leadership.on_lost(_waking(loop, lost))
-    await lost.wait()
-
-
-def _waking(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
-    def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop may be closed by then
-            loop.call_soon_threadsafe(event.set)
-
-    return wake

@@ -19,7 +19,7 @@ from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import JobConflictError
 from pliska.coordinator.mode import Mode, ModeSetting
 from pliska.coordinator.wire.job import Job, parse_job
-from pliska.discovery import Keyring
+from pliska.discovery import Keyring, Role
 from pliska.locks import (
     Absent,
     Backend,
@@ -86,6 +86,14 @@ class JobDirectory:
     def keyring(self) -> Keyring:
         """The keys enrolled in this store."""
         return Keyring(self.backend)
+
+    def signer_key(self, key_id: str) -> bytes | None:
+        """Find the public key of a coordinator that signed a commit record.
+
+        One that was revoked since still proves what it signed before.
+        """
+        key = self.keyring.find(key_id)
+        return key.public_key if key is not None and key.role is Role.COORDINATOR else None
 
     def definition(self) -> Job | None:
         """Read the job as it was started; None when no coordinator has started it here.

@@ -12,6 +12,7 @@ CoordinatorError
 ├── NotKeptError               what an audit asks for was not kept, or not any more
 ├── CheckpointError            the background writer of checkpoints failed
 ├── RecoveryError              the committed state cannot be rebuilt from what is stored
+├── NotReplicatedError         too few standbys have a round that was to be committed
 ├── OptimizerError             no such optimizer, or it does not take that parameter
 ├── ModelStateError            a state or vector that does not fit the model
 ├── UnknownJobError            no coordinator has started this job here
@@ -93,6 +94,12 @@ class RecoveryError(CoordinatorError):
     """
 
     exit_code = 5
+
+
+class NotReplicatedError(CoordinatorError):
+    """Too few standbys have a round, and the leader ends. The round is not committed."""
+
+    exit_code = 8
 
 
 class OptimizerError(CoordinatorError, ValueError):

@@ -15,7 +15,6 @@ from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import DamagedStateError, ForkedChainError, StorageError
 from pliska.coordinator.storage import open_storage
 from pliska.coordinator.update_log import UpdateLog
-from pliska.discovery import Keyring, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +81,7 @@ def committed_history(directory: JobDirectory, storage: str) -> tuple[Commit, ..
     newest = directory.commit()
     if newest is None:
         return ()
-    keyring = directory.keyring
-    head = Commit.verified(newest.value, directory.job, lambda key_id: _public_key(keyring, key_id))
+    head = Commit.verified(newest.value, directory.job, directory.signer_key)
     log = UpdateLog(open_storage(storage), directory.job)
     commits: list[Commit] = []  # newest first
     version, digest = head.record.version, head.digest
@@ -121,10 +119,3 @@ def _require_chain(previous: Commit | None, commit: Commit) -> None:
     if broken is not None:
         raise ForkedChainError(f"the log of {commit.record.job} is not one chain: {broken}")
 
-
-def _public_key(keyring: Keyring, key_id: str) -> bytes | None:
-    """Find a coordinator's key; one that was revoked since still proves what it signed before."""
-    enrolled = keyring.find(key_id)
-    if enrolled is None or enrolled.role is not Role.COORDINATOR:
-        return None
-    return enrolled.public_key

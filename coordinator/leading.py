@@ -10,7 +10,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from pliska.coordinator.commit import Commit
 from pliska.coordinator.committer import Committer
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.driver import RoundDriver
-from pliska.coordinator.errors import DamagedStateError, ModelStateError, StorageError
+from pliska.coordinator.errors import CoordinatorError, DamagedStateError, ModelStateError
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.evidence import charge, conviction_of
 from pliska.coordinator.evidence_store import EvidenceStore
@@ -34,14 +34,14 @@ from pliska.coordinator.horizon import raise_horizon
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
 from pliska.coordinator.kept_job import KeptJob
-from pliska.coordinator.ledger import Ledger, NoCopies, due
+from pliska.coordinator.ledger import Copies, Ledger, NoCopies, due
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.mode import ModeSetting
 from pliska.coordinator.mode_control import ModeControl
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published, Publisher
 from pliska.coordinator.recent_rounds import read_recent_rounds
-from pliska.coordinator.recovery import recover
+from pliska.coordinator.recovery import Sources, Warm, recover
 from pliska.coordinator.retention import horizon_of
 from pliska.coordinator.round_state import ModeRequested, Phase, RoundOptions, RoundState
 from pliska.coordinator.standing import Conviction, Standing, StandingState
@@ -53,7 +53,6 @@ from pliska.coordinator.update_log import UpdateLog
 from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.thread import in_thread
-from pliska.discovery import Keyring, Role
 from pliska.locks import Leadership, LockError
 
 log = logging.getLogger(__name__)
@@ -73,6 +72,7 @@ class Means:
     Attributes:
         worker_lease_s: A worker that is silent for so long is gone.
         now: Seconds on a monotonic clock.
+        spared: Versions of checkpoints that somebody is reading here.
     """
 
     job: Job
@@ -82,16 +82,32 @@ class Means:
     evaluator: Evaluator
     worker_lease_s: float
     now: Callable[[], float]
+    spared: Callable[[], Collection[int]] = tuple
 
 
 class Leading:
     """One leadership of one job."""
 
-    def __init__(self, means: Means, leadership: Leadership) -> None:
-        """Recover the committed state. Blocks on store and disk: call it in a thread.
+    def __init__(
+        self,
+        means: Means,
+        leadership: Leadership,
+        *,
+        warm: Warm | None = None,
+        sources: Sources | None = None,
+        copies: Copies | None = None,
+    ) -> None:
+        """Recover the committed state. Blocks on store, disk and donors: call it in a thread.
+
+        Args:
+            means: What it works with.
+            leadership: Fences every write.
+            warm: The model of a standby.
+            sources: The other coordinators, for what this storage lacks.
+            copies: The standbys that are sent each entry; None for none.
 
         Raises:
-            RecoveryError: The committed state cannot be rebuilt from this storage.
+            RecoveryError: The committed state cannot be rebuilt.
             LockError: The store failed or the leadership is lost.
         """
         job = means.job
@@ -110,10 +126,12 @@ class Leading:
             self._archive.checkpoints, leadership.check, self._after_checkpoint
         )
         KeptJob(means.storage, job.name).write(job)
-        model, head, committer = _recover(means, leadership)
+        self._copies: Copies = copies or NoCopies()
+        model, head, committer = _recover(means, leadership, sources, warm)
+        self._head = head
         self._ledger = Ledger(
             self._archive.log,
-            NoCopies(),
+            self._copies,
             committer,
             head,
             due(job.durable.every, job.checkpoint.every, job.rounds.count),
@@ -195,8 +213,9 @@ class Leading:
         """
         evaluation = asyncio.create_task(self._evaluate())
         control = asyncio.create_task(self._control.run())
+        copying = asyncio.create_task(self._copies.run(self._head))
         try:
-            await self._driver.run()
+            await self._drive(copying)
             if self._driver.state.phase is Phase.FINISHED:
                 await evaluation
                 await self._linger()
@@ -208,6 +227,24 @@ class Leading:
             await self.publisher.close()
             await self._trail.close()
             await in_thread(self._finish_writing)
+            copying.cancel()
+            await asyncio.wait([copying])
+
+    def hurry(self) -> None:
+        """Prepare to end: from now on nothing waits long for standbys."""
+        self._copies.hurry()
+
+    async def _drive(self, copying: "asyncio.Task[None]") -> None:
+        """Run the rounds for as long as the copies are looked after."""
+        driving = asyncio.create_task(self._driver.run())
+        try:
+            await asyncio.wait({driving, copying}, return_when=asyncio.FIRST_COMPLETED)
+            if copying.done():
+                copying.result()
+            await driving
+        finally:
+            driving.cancel()
+            await asyncio.gather(driving, return_exceptions=True)
 
     @property
     def mode_epoch(self) -> int:
@@ -226,6 +263,9 @@ class Leading:
 
     def status(self) -> dict[str, Any]:
         """Return what there is to know about the job, ready for JSON."""
+        return {**self._job_status(), "replicas": dict(self._copies.status())}
+
+    def _job_status(self) -> dict[str, Any]:
         return job_status(
             self._means.job,
             self._stepper,
@@ -241,7 +281,7 @@ class Leading:
         try:
             if self._leadership.held:
                 self._ledger.flush()
-        except (LockError, StorageError) as error:
+        except (LockError, CoordinatorError) as error:
             log.warning("epoch=%d reason=%s", self.epoch, f"the last rounds are lost: {error}")
         finally:
             self._ledger.close()
@@ -252,13 +292,18 @@ class Leading:
         head, pruner = self._ledger.committed, self._archive.pruner
         if head is None:
             return
-        wanted = horizon_of(head.record.version, pruner.versions(), (), self._archive.retention)
+        wanted = horizon_of(
+            head.record.version,
+            pruner.versions(),
+            self._copies.followed(),
+            self._archive.retention,
+        )
         try:
             reached = raise_horizon(self._means.directory, self._leadership, wanted)
         except (LockError, DamagedStateError) as error:
             log.warning("epoch=%d reason=%s", self.epoch, f"nothing is pruned: {error}")
         else:
-            pruner.prune(head, reached)
+            pruner.prune(head, reached, self._means.spared())
 
     async def _evaluate(self) -> None:
         """Measure every so many versions, and the last one, until that.
@@ -301,19 +346,24 @@ class Leading:
 
 
 def _recover(
-    means: Means, leadership: Leadership
+    means: Means, leadership: Leadership, sources: Sources | None, warm: Warm | None
 ) -> tuple[TrainingModel, Commit | None, Committer]:
     """Rebuild the committed state that stands in the store now."""
     record = means.directory.commit()
     job = means.job
     head = None
     if record is not None:
-        keyring = means.directory.keyring
-        head = Commit.verified(record.value, job.name, lambda key_id: _signed_by(keyring, key_id))
-    recovered = recover(job, head, means.storage)
+        head = Commit.verified(record.value, job.name, means.directory.signer_key)
+    recovered = recover(job, head, means.storage, sources, warm)
     for reason in recovered.skipped:
         log.warning("job=%s skipped=%s", job.name, reason)
-    log.info("job=%s epoch=%d version=%d", job.name, leadership.epoch, recovered.version)
+    log.info(
+        "job=%s epoch=%d version=%d start=%d",
+        job.name,
+        leadership.epoch,
+        recovered.version,
+        recovered.start,
+    )
     return recovered.model, head, Committer(means.directory, leadership, record)
 
 
@@ -339,12 +389,6 @@ def _convictions(head: Commit | None, means: Means) -> Iterator[Conviction]:
         else:
             if kept.digest not in known and charged.is_against_worker:
                 yield conviction_of(kept.evidence, charged)
-
-
-def _signed_by(keyring: Keyring, key_id: str) -> bytes | None:
-    """Find a coordinator's key; one that was revoked since still proves what it signed before."""
-    key = keyring.find(key_id)
-    return key.public_key if key is not None and key.role is Role.COORDINATOR else None
 
 
 def _first_state(job: Job, head: Commit | None, setting: ModeSetting, now: float) -> RoundState:

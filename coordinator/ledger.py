@@ -7,9 +7,10 @@ record then stands for all of them. Blocks; called by `stepper` in threads, one
 call at a time.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Protocol
 
 from pliska.coordinator.commit import Commit
 from pliska.coordinator.committer import Committer
@@ -19,6 +20,9 @@ from pliska.coordinator.update_log import LogEntry, UpdateLog
 class Copies(Protocol):
     """Where else entries are kept. `replicas.Replicas` is the real one."""
 
+    async def run(self, head: Commit | None, /) -> None:
+        """Look after the copies until cancelled, from the record on that stands in the store."""
+
     def send(self, entry: LogEntry) -> None:
         """Begin to copy an entry; entries come in the order of their versions. Does not block."""
 
@@ -27,17 +31,42 @@ class Copies(Protocol):
 
         Raises:
             GrantLostError: This coordinator no longer leads.
+            NotReplicatedError: It is about to end, and they still do not.
         """
+
+    def hurry(self) -> None:
+        """Wait no longer than a moment from now on. From the event loop."""
+
+    def followed(self) -> Collection[int]:
+        """Return the versions that the standbys have reached. From any thread."""
+
+    def status(self) -> Mapping[str, Any]:
+        """Return who has what, ready for JSON."""
 
 
 class NoCopies:
     """For whoever keeps entries in one place only."""
+
+    async def run(self, _head: Commit | None, /) -> None:
+        """Look after nothing."""
+        await asyncio.Event().wait()
 
     def send(self, entry: LogEntry) -> None:
         """Copy nothing."""
 
     def wait(self, commit: Commit) -> None:
         """Wait for nobody."""
+
+    def hurry(self) -> None:
+        """Wait for nobody anyway."""
+
+    def followed(self) -> Collection[int]:
+        """Know of nobody."""
+        return ()
+
+    def status(self) -> Mapping[str, Any]:
+        """Tell of nobody."""
+        return {"in_force": 0, "standbys": []}
 
 
 class Ledger:
@@ -80,6 +109,7 @@ class Ledger:
         Raises:
             StorageError: A log entry could not be written; what was not committed is not.
             GrantLostError: This coordinator no longer leads.
+            NotReplicatedError: It is about to end, and too few standbys have the entry.
         """
         self._copies.send(entry)
         writing = self._disk.submit(self._log.write, entry.commit, entry.aggregate, entry.annex)
@@ -91,7 +121,7 @@ class Ledger:
         """Commit all rounds taken in so far.
 
         Raises:
-            StorageError, GrantLostError: As `append`.
+            StorageError, GrantLostError, NotReplicatedError: As `append`.
         """
         if not self._writing:
             return

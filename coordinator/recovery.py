@@ -10,6 +10,7 @@ not lead. Blocks; called in a thread by a standby, by a new leader and by audits
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from pliska.coordinator.archive import Archive
@@ -36,7 +37,7 @@ class Sources(Protocol):
     def head(self, place: Place) -> LogHead:
         """Fetch record and annex of a version. Raises `MissingObjectError` where nobody has it."""
 
-    def entry(self, head: LogHead) -> LogEntry:
+    def entry(self, head: LogHead, dimension: int) -> LogEntry:
         """Fetch the aggregate to a head. Raises `MissingObjectError` where nobody has it."""
 
     def checkpoints(self) -> Collection[Place]:
@@ -128,8 +129,6 @@ class _Recovery:
         self._checkpoints = archive.checkpoints
         self._sources = sources
         self._warm = warm
-        self._places = frozenset(archive.checkpoints.places())
-        self._elsewhere: frozenset[Place] | None = None
         self._skipped: list[str] = []
 
     def run(self) -> Recovered:
@@ -137,7 +136,7 @@ class _Recovery:
         try:
             return self._walk(must_copy=False)
         except RecoveryError:
-            if not self._checkpoints_elsewhere():
+            if not self._elsewhere:
                 raise
             return self._walk(must_copy=True)
 
@@ -186,7 +185,7 @@ class _Recovery:
                     "model's code, its seed or torch changed since the job began?"
                 )
             for log_head in reversed(following):
-                apply_entry(model, self._entry_of(log_head))
+                apply_entry(model, self._entry_of(log_head, model.dimension))
         except CoordinatorError as error:
             self._skip(place, error)
             return False
@@ -198,12 +197,11 @@ class _Recovery:
         return model
 
     def _is_worth_copying(self, place: Place, must_copy: bool) -> bool:
-        if place not in self._checkpoints_elsewhere():
-            return False
         own = [self._checkpoints.version_of(each) for each in self._places]
         starts = [*own, self._warm.place.version] if self._warm else own
-        logged = [each.version for each in self._log.entries()]
-        return must_copy or should_copy(place.version, starts, logged)
+        if not (must_copy or should_copy(place.version, starts, self._logged)):
+            return False  # nobody is asked when little is missing, as in each round of a standby
+        return place in self._elsewhere
 
     def _copied(self, sources: Sources, commit: Commit) -> TrainingModel:
         """Fetch the state after a commit, and keep it as a checkpoint."""
@@ -216,10 +214,19 @@ class _Recovery:
         )
         return model
 
-    def _checkpoints_elsewhere(self) -> frozenset[Place]:
-        if self._elsewhere is None:
-            self._elsewhere = frozenset(self._sources.checkpoints() if self._sources else ())
-        return self._elsewhere
+    # Looked up when they are needed: a standby that goes on from memory needs none of them.
+
+    @cached_property
+    def _places(self) -> frozenset[str]:
+        return frozenset(self._checkpoints.places())
+
+    @cached_property
+    def _logged(self) -> frozenset[int]:
+        return frozenset(each.version for each in self._log.entries())
+
+    @cached_property
+    def _elsewhere(self) -> frozenset[Place]:
+        return frozenset(self._sources.checkpoints() if self._sources else ())
 
     def _head_of(self, place: Place) -> LogHead:
         """Read record and annex of a version, or fetch them and keep them."""
@@ -238,7 +245,7 @@ class _Recovery:
         self._log.write_head(found)
         return found
 
-    def _entry_of(self, log_head: LogHead) -> LogEntry:
+    def _entry_of(self, log_head: LogHead, dimension: int) -> LogEntry:
         """Read a log entry, or fetch its aggregate and keep it."""
         commit = log_head.commit
         try:
@@ -247,7 +254,7 @@ class _Recovery:
             if self._sources is None:
                 raise
             try:
-                entry = self._sources.entry(log_head)
+                entry = self._sources.entry(log_head, dimension)
             except CoordinatorError as error:
                 raise RecoveryError(f"{lacking}; {error}") from error
         self._log.write(entry.commit, entry.aggregate, entry.annex)

@@ -1,8 +1,9 @@
 """From a request to whoever answers it. It decides nothing itself.
 
 A coordinator that does not lead answers for every job that the worker must look
-for the leader. Requests of members carry the access token that joining gave
-them; gradients and hellos carry signatures.
+for the leader, but it gives what it has of the job and takes the leader's log
+entries. Requests of members carry the access token that joining gave them, those
+of visitors that of their visit; gradients, hellos and visits carry signatures.
 """
 
 import json
@@ -11,13 +12,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from pliska.coordinator import routes
+from pliska.coordinator.donor import Donor
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.publisher import Published, Publisher
 from pliska.coordinator.refusal import Refusal
 from pliska.coordinator.tally import Tally
-from pliska.coordinator.wire import Reply, ReplyCode, Request, Response
+from pliska.coordinator.wire import Body, Reply, ReplyCode, Request, Response
+from pliska.discovery import Role
 
 
 class Leading(Protocol):
@@ -42,17 +45,30 @@ class Leading(Protocol):
         """Let a member go."""
 
 
+class Follower(Protocol):
+    """What the server needs of a coordinator while it stands by."""
+
+    async def standing(self, epoch: int, probe: str) -> Mapping[str, Any]:
+        """Say what it holds."""
+
+    async def receive(self, body: Body) -> Reply:
+        """Take a log entry in."""
+
+
 class Server:
     """The handler of one coordinator's HTTP server."""
 
     def __init__(self, status: Callable[[], Mapping[str, Any]]) -> None:
-        """Serve as a standby until `lead` is called.
+        """Serve the status only, until told what else.
 
         Args:
             status: Returns the snapshot that `GET /v1/status` shows.
         """
         self._status = status
+        self._job: str | None = None
+        self._donor: Donor | None = None
         self._leading: Leading | None = None
+        self._standby: Follower | None = None
         self._actions: Mapping[
             tuple[str, str], Callable[[Leading, Request], Awaitable[Response]]
         ] = {
@@ -66,8 +82,17 @@ class Server:
         }
 
     def lead(self, leading: Leading | None) -> None:
-        """Answer for the job from now on; None: stand by again."""
+        """Answer for the job from now on; None: no longer."""
         self._leading = leading
+
+    def give(self, job: str, donor: Donor) -> None:
+        """Give what this coordinator has of a job from now on, whether it leads or not."""
+        self._job = job
+        self._donor = donor
+
+    def stand_by(self, standby: Follower | None) -> None:
+        """Take a leader's log entries from now on; None: no longer."""
+        self._standby = standby
 
     def count(self, code: ReplyCode, reason: str) -> None:
         """Count a reply that was given without asking `handle`, or by `handle` itself."""
@@ -81,6 +106,10 @@ class Server:
         parts = request.path.split("/")
         answer = None
         if len(parts) == 5 and parts[:3] == ["", "v1", "jobs"]:
+            if parts[3] == self._job:
+                given = await self._give(parts[4], request)
+                if given is not None:
+                    return given
             answer = self._actions.get((request.method, parts[4]))
         if answer is None:
             return self._refuse(ReplyCode.SCHEMA, "there is nothing at this path", 404)
@@ -88,6 +117,25 @@ class Server:
         if leading is None or leading.job != parts[3]:
             return _not_led()
         return await answer(leading, request)
+
+    async def _give(self, action: str, request: Request) -> Response | None:
+        """Answer a visitor; None where it asks for something that only a leader has."""
+        if self._donor is None:
+            return None
+        if (request.method, action) not in _REPLICATION:
+            return await self._donor.answer(action, request)
+        visitor = self._donor.visitors.with_token(request.headers.get(routes.TOKEN, ""))
+        if visitor is None or visitor.role is not Role.COORDINATOR:
+            reason = "this needs a visit with a coordinator's key"
+            return Response.of_reply(Reply(code=ReplyCode.NOT_MEMBER, reason=reason))
+        standby = self._standby
+        if standby is None:
+            reason = "this coordinator does not stand by"
+            return Response.of_reply(Reply(code=ReplyCode.STALE_EPOCH, reason=reason))
+        if action == routes.ENTRIES:
+            return Response.of_reply(await standby.receive(request.body))
+        epoch = math.floor(_number(request, routes.EPOCH_NUMBER, 0))
+        return _json(await standby.standing(epoch, request.query.get(routes.PROBE, "")))
 
     def _refuse(self, code: ReplyCode, reason: str, status: int | None = None) -> Response:
         self.count(code, reason)
@@ -148,6 +196,9 @@ class Server:
 
     async def _gradients(self, leading: Leading, request: Request) -> Response:
         return Response.of_reply(await leading.intake.receive(request.body))
+
+
+_REPLICATION = frozenset({("POST", routes.ENTRIES), ("GET", routes.FOLLOWING)})
 
 
 def _member(leading: Leading, request: Request) -> Member | None:

@@ -29,8 +29,9 @@ class Another:
         self.asked.append(f"head {place.version}")
         return self.archive.log.head(place.version, place.digest)
 
-    def entry(self, head: LogHead) -> LogEntry:
+    def entry(self, head: LogHead, dimension: int) -> LogEntry:
         commit = head.commit
+        assert dimension > 0
         self.asked.append(f"entry {commit.record.version}")
         return self.archive.log.read(commit.record.version, commit.digest)
 
