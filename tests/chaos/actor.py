@@ -27,6 +27,7 @@ from pliska.locks import (
     ReadWriteLock,
     Semaphore,
     Session,
+    SessionLostError,
     StaleTokenError,
     StoreError,
     Update,
@@ -60,6 +61,8 @@ class Actor:
     def session(self) -> Session:
         """The session, a new one when the last was lost."""
         with self._lock:
+            if self.has_ended.is_set():
+                raise SessionLostError("the run has ended")
             if self._session is None or not self._session.is_alive:
                 self._session = Session.open(self._backend, self._lease_s)
             return self._session
@@ -99,8 +102,9 @@ class Actor:
         """End the session."""
         self.has_ended.set()
         self._recorder.record("ended", victim=self._recorder.who, from_s=now_s())
-        if self._session is not None:
-            self._session.close()
+        with self._lock:
+            if self._session is not None:
+                self._session.close()
         self._backend.close()
 
     def _take(self, turn: Turn) -> None:
