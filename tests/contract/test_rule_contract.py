@@ -269,6 +269,14 @@ def test_inputs_are_never_mutated_nor_aliased(rule: Rule, face: Callable[[Tensor
     assert torch.equal(rows, before)
 
 
+def test_the_callers_list_stays_as_long_as_it_was(rule: Rule) -> None:
+    # Flower's Bulyan takes what it has chosen out of the list that it was given.
+    given = list(rows_of(N, 10))
+    before = [id(row) for row in given]
+    aggregate(rule, given)
+    assert [id(row) for row in given] == before
+
+
 @pytest.mark.parametrize("face", FACES)
 def test_every_face_gives_the_same_aggregate(rule: Rule, face: Callable[[Tensor], object]) -> None:
     rows = rows_of(N, 10)

@@ -7,6 +7,8 @@ import torch
 
 from pliska.aggregation import BoundError, GeometricMedian, Mean, VotingMass
 
+SPLIT = [[0.0, 2.0], [0.0, 3.0], [0.0, 0.0], [2.0, 0.0], [3.0, 0.0]]
+
 
 def test_breakdown_point_is_one_half() -> None:
     # Section 3: with less than half of the weight corrupted, the median stays bounded
@@ -26,6 +28,22 @@ def test_weights_are_those_of_the_objective() -> None:
     rows = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 3.0], [5.0, 5.0]])
     heavy = VotingMass({"0": 3.0, "1": 1.0, "2": 1.0, "3": 1.0})
     assert torch.equal(GeometricMedian(f=0)(rows, masses=heavy).vector, rows[0])
+
+
+def test_workers_of_equal_mass_are_all_counted() -> None:
+    # FedML collects the weights in a set, which leaves two of 10, 10, 10, 20, and then two rows.
+    rows = torch.tensor([[0.0], [1.0], [2.0], [3.0]])
+    masses = VotingMass({"0": 10.0, "1": 10.0, "2": 10.0, "3": 20.0})
+    assert GeometricMedian(f=0)(rows, masses=masses).vector.item() == 2
+
+
+def test_distance_is_that_of_whole_rows_and_not_of_layers() -> None:
+    # FedML takes a median in each layer. Layer by layer the answer would be (0, 0).
+    states = [{"a": torch.tensor([a]), "b": torch.tensor([b])} for a, b in SPLIT]
+    whole = GeometricMedian(f=1)(torch.tensor(SPLIT)).vector
+    found = GeometricMedian(f=1)(states).state_dict
+    assert torch.equal(torch.cat([found["a"], found["b"]]), whole)
+    assert float(whole.norm()) > 0.1
 
 
 def test_three_smoothed_steps_would_not_do() -> None:

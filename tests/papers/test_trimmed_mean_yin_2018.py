@@ -27,6 +27,14 @@ def test_median_of_an_even_number_is_the_mean_of_the_middle_two(values: tuple[fl
     assert CoordinateMedian(f=0)(column(*values)).vector.item() == statistics.median(values)
 
 
+def test_median_takes_more_values_than_a_quantile_does() -> None:
+    # torch.quantile, which others call, refused more than 2^24 values for years.
+    rows = torch.randn(5, 2**24 // 5 + 1, generator=torch.Generator().manual_seed(9))
+    found = CoordinateMedian(f=2)(rows).vector
+    assert rows.numel() > 2**24
+    assert torch.equal(found[-1000:], rows[:, -1000:].sort(dim=0).values[2])
+
+
 def test_trimmed_mean_drops_f_at_either_end_of_each_coordinate() -> None:
     # Definition 2, with beta n = f, by hand: keep 2, 3, 7 and -1, 0, 1.
     rows = torch.tensor([[9.0, 0.0], [2.0, 1e9], [3.0, -1.0], [-50.0, -3.0], [7.0, 1.0]])

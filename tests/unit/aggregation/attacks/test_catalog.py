@@ -26,6 +26,18 @@ def test_attack_forges_rows_like_the_honest_ones_and_changes_none(name: str, h: 
 
 
 @pytest.mark.parametrize("name", attack_names())
+def test_no_attack_sends_what_an_honest_worker_would(name: str) -> None:
+    # Garfield's attack by dropped values changes a copy and sends the original.
+    honest = honest_rows()
+    parameters = {"alie": {"z": 1.5}, "delayed": {"past": honest[:1]}}.get(name, {})
+    forged = attack_named(name, **parameters)(honest, 2, torch.Generator().manual_seed(2))
+    if name == "mimic":  # copies an honest row, which is the lie
+        assert any(torch.equal(forged[0], row) for row in honest)
+    else:
+        assert not torch.allclose(forged[0], honest.mean(dim=0), equal_nan=True)
+
+
+@pytest.mark.parametrize("name", attack_names())
 def test_attack_is_a_function_of_its_arguments_alone(name: str) -> None:
     state = torch.get_rng_state()
     forged = [
