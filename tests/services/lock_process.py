@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ CLIENT = Path(__file__).parents[1] / "integration" / "lock_client.py"
 class LockProcess:
     """A lock client in a process of its own."""
 
-    def __init__(self, address: str, lease_s: float) -> None:
+    def __init__(self, address: str, lease_s: float, prefix: Sequence[str] = ()) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(CLIENT), address, str(lease_s)],
+            [*prefix, sys.executable, str(CLIENT), address, str(lease_s)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

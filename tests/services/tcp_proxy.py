@@ -24,10 +24,10 @@ class TcpProxy:
             connection is reset and new ones are refused; None for no end.
     """
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, own_address: str = "127.0.0.1") -> None:
         host, _, port = upstream.rpartition(":")
         self._upstream = (host, int(port))
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((own_address, 0))
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._is_open = threading.Event()
@@ -35,7 +35,7 @@ class TcpProxy:
         self._refuses = False
         self.delay_s = 0.0
         self.cut_after_bytes: int | None = None
-        self.host_port = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.host_port = f"{own_address}:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, name="test-tcp-proxy", daemon=True).start()
 
     def blackhole(self) -> None:
