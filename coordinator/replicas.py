@@ -44,6 +44,8 @@ RECENT_MAX = 4
 """Entries that are kept in memory for standbys; older ones are read from the log."""
 KNOWN_MAX = 10_000
 """Versions whose digests are known; a standby further behind fetches by itself."""
+SLOW_S = 1.0
+"""A commit that waits longer than this for standbys is told in the log."""
 LAST_WAIT_S = 2.0
 """How long a coordinator that is told to end still waits for standbys."""
 WAKE_S = 0.1
@@ -185,12 +187,15 @@ class Replicas:
 
     async def _enough(self, commit: Commit) -> None:
         """Return when enough standbys have an entry."""
+        began_at, told = self._now(), ""
         while True:
             self._leadership.check()
             replicas = tuple(self._replicas.values())
             verdict = judge(commit.record.version, replicas, self._wanted, self._now())
-            if verdict.reason != self._verdict.reason and not verdict.is_enough:
-                log.info("epoch=%d reason=%s", self._leadership.epoch, verdict.reason)
+            is_slow = self._now() - began_at >= SLOW_S
+            if is_slow and not verdict.is_enough and verdict.reason != told:
+                told = verdict.reason
+                log.warning("epoch=%d reason=%s", self._leadership.epoch, told)
             self._verdict = verdict
             if verdict.is_enough:
                 return

@@ -15,6 +15,7 @@ from training.toy_job import toy_job
 from pliska.aggregation import rule_named
 from pliska.coordinator.client import JobDirectory, job_snapshot
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
+from pliska.coordinator.computation import Computation
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.storage import LocalStorage
 from pliska.coordinator.update_log import UpdateLog
@@ -27,7 +28,6 @@ from pliska.discovery import (
     public_bytes,
     write_private_key,
 )
-from pliska.coordinator.computation import Computation
 from pliska.trainer.demo.processes import Child, Processes
 from pliska.trainer.gradient_source import GradientSource, HonestSource
 from pliska.trainer.worker import Worker, WorkerOptions
@@ -66,6 +66,27 @@ class Slow:
         return self.inner.gradient(round_number, members)
 
 
+class Pace:
+    """A source of gradients that goes as far as it is allowed to."""
+
+    def __init__(self, inner: GradientSource) -> None:
+        self.inner = inner
+        self.needs_members = inner.needs_members
+        self._allowed = 0
+        self._changed = threading.Condition()
+
+    def allow(self, round_number: int) -> None:
+        """Let it work on all rounds up to this one."""
+        with self._changed:
+            self._allowed = round_number
+            self._changed.notify_all()
+
+    def gradient(self, round_number: int, members: Sequence[str]) -> torch.Tensor:
+        with self._changed:
+            self._changed.wait_for(lambda: round_number <= self._allowed)
+        return self.inner.gradient(round_number, members)
+
+
 class Site:
     """One store and one job: its coordinators are processes, its workers tasks of this one."""
 
@@ -90,6 +111,7 @@ class Site:
         self.keys: dict[str, Ed25519PrivateKey] = {}
         self.tasks: list[asyncio.Task[int]] = []
         self.holds: list[Hold] = []
+        self.paces: list[Pace] = []
 
     def define(self, job: Job) -> None:
         """Write the job file."""
@@ -108,11 +130,24 @@ class Site:
         key = self.keys[name]
         return Signer(key, key_id(public_bytes(key)))
 
-    async def coordinator(self, name: str, *, session_timeout_s: float = 3.0) -> Child:
-        """Start a coordinator process; it takes a moment until it leads or stands by."""
+    def own_storage(self, name: str) -> Path:
+        """Where a coordinator keeps what no other one has."""
+        return self.folder / f"storage-{name}"
+
+    async def coordinator(
+        self, name: str, *, session_timeout_s: float = 3.0, storage: Path | None = None
+    ) -> Child:
+        """Start a coordinator process; it takes a moment until it leads or stands by.
+
+        Args:
+            name: Its name.
+            session_timeout_s: A leader that is silent for so long is replaced.
+            storage: Its storage; the one that all share where None.
+        """
         arguments = ["coordinator", "run", "--job", str(self.job_file), "--store", self.store]
         options = ["--name", name, "--session-timeout", str(session_timeout_s)]
-        files = ["--storage", str(self.storage), "--key", str(self.folder / "coordinator.pem")]
+        place = str(storage or self.storage)
+        files = ["--storage", place, "--key", str(self.folder / "coordinator.pem")]
         self.children[name] = await self.processes.start(name, arguments + options + files)
         return self.children[name]
 
@@ -138,6 +173,14 @@ class Site:
         """Start a worker in this process that takes so long for each gradient."""
         computation = Computation(self.job)
         self._start(name, computation, Slow(HonestSource(computation, name), seconds))
+
+    def paced_worker(self, name: str) -> Pace:
+        """Start a worker in this process that works on no round before it is allowed to."""
+        computation = Computation(self.job)
+        pace = Pace(HonestSource(computation, name))
+        self.paces.append(pace)
+        self._start(name, computation, pace)
+        return pace
 
     def _start(self, name: str, computation: Computation, source: GradientSource) -> None:
         self.enroll(name)
@@ -199,11 +242,11 @@ class Site:
         """Wait until these coordinators are candidates that do not lead."""
         await self.status(lambda now: set(names) <= set(now["standbys"]))
 
-    def chain(self) -> list[CommitRecord]:
+    def chain(self, storage: Path | None = None) -> list[CommitRecord]:
         """Return the committed records, oldest first, each found by its successor's digest."""
         record = self.directory.commit()
         assert record is not None
-        log = UpdateLog(LocalStorage(self.storage), self.job.name)
+        log = UpdateLog(LocalStorage(storage or self.storage), self.job.name)
         keyring = self.directory.keyring
 
         def lookup(identity: str) -> bytes | None:
@@ -232,6 +275,8 @@ class Site:
         """End the workers of this process."""
         for hold in self.holds:
             hold.go_on.set()
+        for pace in self.paces:
+            pace.allow(10**9)
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

@@ -1,0 +1,110 @@
+"""Coordinators with a storage of their own each: what one machine takes with it, the others have.
+
+Processes are real, and so is the loss: a killed coordinator's directory is removed.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from training.site import Site
+from training.toy_job import toy_job
+
+from pliska.coordinator.commit import Commit
+
+WORKERS = ("w1", "w2", "w3")
+
+
+class Watcher:
+    """Notes every commit record that stands in the store."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.seen: dict[int, set[bytes]] = {}
+        self._task = asyncio.create_task(asyncio.to_thread(self._watch))
+        self._is_over = False
+
+    def _watch(self) -> None:
+        directory = self.site.directory
+        backend, key = directory.backend, directory.commit_key
+        while not self._is_over:
+            record = directory.commit()
+            if record is not None:
+                claimed = Commit.claimed(record.value)
+                self.seen.setdefault(claimed.version, set()).add(claimed.parameters_digest)
+            after = record.modified if record else backend.list(key).revision
+            backend.wait_for_change(key, after, 0.2)
+
+    async def close(self) -> None:
+        self._is_over = True
+        await self._task
+
+
+def expect_all_there(site: Site, name: str, seen: Mapping[int, set[bytes]]) -> None:
+    """Check that one coordinator's storage has every round, and those that were seen committed."""
+    chain = site.chain(site.own_storage(name))
+    assert [record.round for record in chain] == list(range(1, site.job.rounds.count + 1))
+    epochs = [record.epoch for record in chain]
+    assert epochs == sorted(epochs)
+    for version, digests in seen.items():
+        assert digests == {chain[version - 1].parameters_digest}, f"version {version}"
+    assert chain[-1].parameters_digest == site.undisturbed_digest(*WORKERS)
+
+
+async def follows(site: Site, *names: str) -> None:
+    """Wait until the leader says of these standbys that they follow it."""
+
+    def holds(now: Mapping[str, Any]) -> bool:
+        standbys = now.get("replicas", {}).get("standbys", [])
+        following = {each["coordinator"] for each in standbys if each["state"] == "following"}
+        return set(names) <= following
+
+    await site.status(holds)
+
+
+async def replace_leader(site: Site, alive: list[str], name: str) -> None:
+    """Kill the leader, remove its disk, and start another coordinator in its place."""
+    leader = await site.leads(*alive)
+    await site.processes.kill(site.children[leader])
+    shutil.rmtree(site.own_storage(leader))
+    alive.remove(leader)
+    alive.append(name)
+    await site.coordinator(name, session_timeout_s=2.0, storage=site.own_storage(name))
+
+
+async def all_follow(site: Site, alive: list[str]) -> None:
+    leader = await site.leads(*alive)
+    await follows(site, *(set(alive) - {leader}))
+
+
+@pytest.mark.timeout(300)
+async def test_losing_the_leaders_machine_and_disk_loses_no_committed_round(site: Site) -> None:
+    seed = int(os.environ.get("PLISKA_SEED", random.randrange(10**6)))
+    chance = random.Random(seed)
+    sys.stdout.write(f"again with PLISKA_SEED={seed}\n")
+    site.define(toy_job(count=16))
+    alive = ["c1", "c2", "c3"]
+    for name in alive:
+        await site.coordinator(name, session_timeout_s=2.0, storage=site.own_storage(name))
+    await all_follow(site, alive)
+    watcher = Watcher(site)
+    pace = site.paced_worker("w1")
+    site.worker("w2")
+    site.worker("w3")
+    for number, version in enumerate(sorted(chance.sample(range(1, 15), 3)), 4):
+        pace.allow(version + 1)  # the kill comes somewhere in the round that follows
+        await site.committed(version)
+        await asyncio.sleep(chance.random() * 0.05)
+        await replace_leader(site, alive, f"c{number}")
+        await all_follow(site, alive)
+    pace.allow(16)
+    assert await site.finished() == [16, 16, 16]
+    await watcher.close()
+    for name in alive:
+        await site.children[name].process.wait()
+        expect_all_there(site, name, watcher.seen)
