@@ -103,7 +103,7 @@ class Node(Generic[ModelT]):
         Raises:
             StoreError: The store does not answer.
         """
-        self._presence.renew()
+        self._presence.renew(self._record)
         incarnation = self._presence.incarnation
         try:
             alias, operation, revision = self._look()
@@ -121,7 +121,6 @@ class Node(Generic[ModelT]):
         self._missed = ""
         problem = sighting.damage or self._follow(sighting.alias)
         if not problem:
-            self._let_go(sighting.operation)
             self._say(self._lag(), sighting)
             problem = self._work(sighting)
             self._let_go(sighting.operation)
@@ -177,6 +176,7 @@ class Node(Generic[ModelT]):
             decision = decide_node(self._record, self._accepted.entry, sighting.operation)
             match decision.verdict:
                 case NodeVerdict.LOAD if decision.digest is not None:
+                    self._let_go(sighting.operation)
                     failure = self._load_beside(decision.digest, sighting)
                     if failure is not None:
                         return self._fail(decision, failure)
@@ -184,6 +184,8 @@ class Node(Generic[ModelT]):
                     self._switch(decision, sighting)
                 case NodeVerdict.ANSWER:
                     self._show(ack=Ack(decision.op_id, Answer.PREPARED))
+                case NodeVerdict.RETRACT:
+                    self._show(ack=None)
                 case _:
                     return ""
 

@@ -5,10 +5,9 @@ generation that it leaves. What the policy decides is in `policy`; here it is
 looked up, and the target is verified before anything moves.
 """
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from pliska.coordinator.registry.aliases import AliasState
 from pliska.coordinator.registry.digest import Digest
@@ -16,7 +15,7 @@ from pliska.coordinator.registry.document import timestamp
 from pliska.coordinator.registry.errors import AliasMovedError, NotFoundError, RefusedError
 from pliska.coordinator.registry.history import Canary
 from pliska.coordinator.registry.namespace import Namespace
-from pliska.coordinator.registry.operations import Operation, Phase
+from pliska.coordinator.registry.operations import EndedOperation, Operation, Phase
 from pliska.coordinator.registry.policy import Decision, Verdict, decide
 from pliska.coordinator.registry.requests import PromoteRequest, Request, RollbackRequest
 from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord
@@ -51,7 +50,7 @@ class Planner:
         self._verified: set[Digest] = set()
 
     def plan(self, request: Request) -> Plan:
-        """Work out what the request comes to now.
+        """Work out what the request comes to now, and verify its target.
 
         Raises:
             NotFoundError: No such model, version or alias.
@@ -59,66 +58,77 @@ class Planner:
             AliasMovedError: The alias is not at the expected generation.
             IntegrityError: The alias, its history or the target version is damaged.
         """
-        state = self._parts.aliases.read(request.model, request.alias)
-        versions = self._parts.versions.of_model(request.model)
-        records = {number: stored.record for number, stored in versions.items()}
+        parts = self._parts
+        state = parts.aliases.read(request.model, request.alias)
+        versions = parts.versions.of_model(request.model)
         is_rollback = isinstance(request, RollbackRequest)
-        ended = self._parts.operations.ended(request.model, request.alias) if is_rollback else ()
-        failed = {each.gen for each in ended if each.gen is not None and each.failed}
-        decision = decide(state.history, records, request, failed)
-        stays_at = _allowed(request, decision, state)
-        if decision.verdict is Verdict.STAY:
-            return Plan(state, None, {})
-        canary = _canary(request, records)
-        target = versions[canary.version if canary else stays_at]
-        self._verify(target.record)
-        quarantines = _quarantines(request, state, records, stays_at)
-        operation = self._operation(request, state, records[stays_at], canary)
-        operation = dataclasses.replace(operation, quarantines=quarantines)
-        involved = {target.record.version, *quarantines}
-        return Plan(state, operation, {number: versions[number] for number in sorted(involved)})
-
-    def _operation(
-        self,
-        request: Request,
-        state: AliasState,
-        version: VersionRecord,
-        canary: Canary | None,
-    ) -> Operation:
-        now = self._parts.now()
-        valid_for_s = request.valid_for_s
-        return Operation(
-            namespace=state.namespace,
-            model=state.model,
-            alias=state.alias,
-            op_id=request.op_id,
-            kind=request.kind,
-            phase=Phase.PREPARE,
-            epoch=1,
-            driver=self._driver,
-            from_gen=state.gen,
-            from_version=state.version,
-            version=version.version,
-            manifest_digest=version.complete_manifest_digest(),
-            canary=canary,
-            quarantines=(),
-            wait=request.wait,
-            is_emergency=request.is_emergency,
-            required=(),
-            timeout_s=request.timeout_s,
-            deadline=timestamp(now),
-            actor=request.actor,
-            reason=request.reason,
-            expires=(
-                None if valid_for_s is None else timestamp(now + timedelta(seconds=valid_for_s))
-            ),
-        )
+        ended = parts.operations.ended(request.model, request.alias) if is_rollback else ()
+        plan = make_plan(parts.now(), self._driver, request, state, versions, ended)
+        if plan.operation is not None:
+            self._verify(versions[plan.operation.target].record)
+        return plan
 
     def _verify(self, record: VersionRecord) -> None:
         digest = record.complete_manifest_digest()
         if digest not in self._verified:
             self._parts.verifier.every_byte(record)
             self._verified.add(digest)
+
+
+def make_plan(
+    now: datetime,
+    driver: str,
+    request: Request,
+    state: AliasState,
+    versions: Mapping[int, StoredVersion],
+    ended: Sequence[EndedOperation],
+) -> Plan:
+    """Work out what the request comes to: the operation, and the versions it involves.
+
+    Args:
+        now: The time, UTC.
+        driver: Who will drive the operation.
+        request: What is asked for.
+        state: The alias.
+        versions: All versions of the model.
+        ended: How earlier operations on the alias ended, for a rollback.
+
+    Raises:
+        NotFoundError, RefusedError, AliasMovedError: As `Planner.plan`.
+    """
+    records = {number: stored.record for number, stored in versions.items()}
+    failed = {each.gen for each in ended if each.gen is not None and each.failed}
+    decision = decide(state.history, records, request, failed)
+    version = records[_allowed(request, decision, state)]
+    if decision.verdict is Verdict.STAY:
+        return Plan(state, None, {})
+    valid_for_s = request.valid_for_s
+    operation = Operation(
+        namespace=state.namespace,
+        model=state.model,
+        alias=state.alias,
+        op_id=request.op_id,
+        kind=request.kind,
+        phase=Phase.PREPARE,
+        epoch=1,
+        driver=driver,
+        from_gen=state.gen,
+        from_version=state.version,
+        version=version.version,
+        manifest_digest=version.complete_manifest_digest(),
+        canary=_canary(request, records),
+        quarantines=_quarantines(request, state, records, version.version),
+        wait=request.wait,
+        is_emergency=request.is_emergency,
+        required=(),
+        timeout_s=request.timeout_s,
+        deadline=timestamp(now),
+        actor=request.actor,
+        reason=request.reason,
+        expires=None if valid_for_s is None else timestamp(now + timedelta(seconds=valid_for_s)),
+    )
+    involved = sorted({operation.target, *operation.quarantines})
+    return Plan(state, operation, {number: versions[number] for number in involved})
 
 
 def _allowed(request: Request, decision: Decision, state: AliasState) -> int:

@@ -15,6 +15,8 @@ from pliska.locks import (
     OutcomeUnknownError,
     Record,
     Session,
+    SessionLostError,
+    StoreUnavailableError,
     SystemClock,
 )
 
@@ -44,19 +46,23 @@ class Presence:
         session = self._session
         return session is not None and session.is_alive
 
-    def renew(self) -> None:
-        """Begin a new life where the last one has ended.
+    def renew(self, record: NodeRecord) -> None:
+        """Begin a new life where the last one has ended, and show the node in it.
+
+        Whoever looks at the alias after this is either counted on by operations, or
+        sees what they made of it.
 
         Raises:
-            StoreError: The store did not begin a session.
+            StoreError: The store does not answer.
         """
-        if self.is_alive:
-            return
-        if self._session is not None:
-            self._session.close()
-        self._session = Session.open(self._backend, self._lease_s, self._clock)
-        self._shown = None
-        self.incarnation = secrets.token_hex(8)
+        if not self.is_alive:
+            if self._session is not None:
+                self._session.close()
+            self._session = Session.open(self._backend, self._lease_s, self._clock)
+            self._shown = None
+            self.incarnation = secrets.token_hex(8)
+        if self._shown is None:
+            self.show(record)
 
     def show(self, record: NodeRecord) -> None:
         """Make the store show `record`, with this life's incarnation.
@@ -74,6 +80,9 @@ class Presence:
                 self._shown = self._write(key, value)
             except (ConflictError, OutcomeUnknownError):
                 self._shown = self._backend.get(key)
+            else:
+                return
+        raise StoreUnavailableError(f"the store does not keep {key} as it is written")
 
     def close(self) -> None:
         """Remove the node from the store."""
@@ -83,7 +92,7 @@ class Presence:
     def _write(self, key: str, value: bytes) -> Record:
         session = self._session
         if session is None:
-            raise ValueError("renew comes before show")
+            raise SessionLostError("there is no session yet: renew comes first")
         session.check()
         if self._shown is None:
             return self._backend.create(key, value, session.backend_session)

@@ -7,7 +7,7 @@ Each function looks at what was read and says what is to be done and why. Nothin
 says needs to be true any more when it is done: every change is sent with a check
 that what it rests on has not changed (`transactions`), and whoever loses looks
 again. `rollout` carries out what is said for operations, `serving` what is said
-for nodes. tests/simulation explores them exhaustively.
+for nodes. tests/registry_model explores them exhaustively.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -265,6 +265,8 @@ class NodeVerdict(StrEnum):
     """Serve what the alias says: all of it is loaded."""
     ANSWER = "answer"
     """Tell the open operation that its target is loaded."""
+    RETRACT = "retract"
+    """Take an answer back, before letting go of what it was about."""
     REST = "rest"
 
 
@@ -299,7 +301,14 @@ def decide_node(
         if missing:
             return NodeDecision(NodeVerdict.LOAD, reason, accepted.op_id, missing[0])
         return NodeDecision(NodeVerdict.SWITCH, reason, accepted.op_id)
-    if operation is None or not _is_ahead(operation, accepted):
+    if operation is not None and not _is_ahead(operation, accepted):
+        operation = None
+    open_id = None if operation is None else operation.op_id
+    ack = node.ack
+    if ack is not None and ack.answer is Answer.PREPARED and ack.op_id != open_id:
+        reason = f"operation {ack.op_id} does not prepare any more"
+        return NodeDecision(NodeVerdict.RETRACT, reason, ack.op_id)
+    if operation is None:
         return NodeDecision(NodeVerdict.REST, "it serves what the alias says")
     if node.answer_to(operation.op_id) is not None:
         return NodeDecision(NodeVerdict.REST, "it has answered the open operation")
