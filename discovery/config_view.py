@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from random import Random, SystemRandom
-from types import TracebackType
-from typing import Self
 
 from pliska.discovery.config_snapshot import SnapshotKeeper, read_snapshot
 from pliska.discovery.config_store import VALUES
@@ -32,6 +30,7 @@ from pliska.discovery.known_config import (
 from pliska.discovery.schema import Json
 from pliska.discovery.setting import check_key
 from pliska.locks import Backend, Clock, Listing, SystemClock
+from pliska.locks.closing import Closing
 
 _ALL = ""
 """Watched in place of a key by whoever watches all."""
@@ -39,7 +38,7 @@ _ALL = ""
 _log = logging.getLogger(__name__)
 
 
-class ConfigView:
+class ConfigView(Closing):
     """The configuration as this process knows it. Safe to use from any thread."""
 
     def __init__(
@@ -133,17 +132,6 @@ class ConfigView:
             watches = {watch for watches in self._watches.values() for watch in watches}
         for watch in watches:
             watch.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _patience_s(self) -> float:
         """Look again when there is something to save."""

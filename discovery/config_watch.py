@@ -2,14 +2,13 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
-from typing import Self
 
 from pliska.discovery.setting import Setting
 from pliska.locks import Clock
+from pliska.locks.closing import Closing
 
 
-class ConfigWatch:
+class ConfigWatch(Closing):
     """The changes of some keys. Made by `ConfigView.watch`; safe to use from any thread.
 
     It begins with what the keys hold now. A change replaces an older one of the
@@ -61,14 +60,3 @@ class ConfigWatch:
         """All changes from now on, until the watch is closed."""
         while (setting := self.next()) is not None:
             yield setting
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

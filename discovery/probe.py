@@ -9,11 +9,11 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from pliska.discovery.errors import ServiceUsageError
+from pliska.locks.closing import Closing
 
 INTERVAL_S = 5.0
 RESPONSE_BYTES_MAX = 64 * 1024
@@ -144,7 +144,7 @@ def parse_probe(text: str, address: str, port: int) -> Probe:
     raise ServiceUsageError(f"{text[:80]!r} is no probe: write tcp, or http:/path")
 
 
-class Prober:
+class Prober(Closing):
     """Asks a probe again and again in a thread of its own, until `close`."""
 
     def __init__(
@@ -169,17 +169,6 @@ class Prober:
         """Ask no more."""
         self._closed.set()
         self._thread.join(self._options.timeout_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _run(self) -> None:
         while not self._closed.is_set():

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import SystemRandom
-from types import TracebackType
 from typing import Self
 
 from pliska.discovery.errors import DeregisteredError, DiscoveryError
@@ -26,6 +25,7 @@ from pliska.locks import (
     StoreUnavailableError,
     SystemClock,
 )
+from pliska.locks.closing import Closing
 from pliska.locks.lease import LEASE_S_MAX, LEASE_S_MIN
 
 LEASE_S = 10.0
@@ -36,7 +36,7 @@ CLOSE_TIMEOUT_S = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Registration:
+class Registration(Closing):
     """One instance that stays registered. Make one with `register` or `begin`.
 
     Safe to use from any thread.
@@ -168,15 +168,8 @@ class Registration:
         if self._thread is not threading.current_thread():
             self._thread.join(CLOSE_TIMEOUT_S)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """See `deregister`."""
         self.deregister()
 
     def _want(self, changed: Callable[[Instance], Instance]) -> None:

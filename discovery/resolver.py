@@ -35,6 +35,7 @@ from pliska.discovery.service_view import (
 )
 from pliska.discovery.zones import ZoneOptions, in_zone
 from pliska.locks import Backend, Clock, SystemClock
+from pliska.locks.closing import Closing
 
 FIRST_ANSWER_TIMEOUT_S = 5.0
 
@@ -106,7 +107,7 @@ def choose(
     return Choice(choice.instance, "; ".join(reasons), choice.state)
 
 
-class Resolver:
+class Resolver(Closing):
     """Chooses instances of any service of a store. Safe to use from any thread."""
 
     def __init__(
@@ -181,17 +182,6 @@ class Resolver:
             follower, self._follower, self._followed = self._follower, None, {}
         if follower is not None:
             follower.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _choose(self, service: str) -> Choice:
         followed = self._follow(service)

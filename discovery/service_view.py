@@ -11,13 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random, SystemRandom
-from types import TracebackType
-from typing import Self
 
 from pliska.discovery.follower import BEGINNING, READ_TIMEOUT_S, Copy, Follower
 from pliska.discovery.instance import Instance, check_service_name
 from pliska.discovery.service_store import ServiceListing, open_service_store
 from pliska.locks import Backend, Clock, Revision, SystemClock
+from pliska.locks.closing import Closing
 
 
 class Standing(StrEnum):
@@ -115,7 +114,7 @@ def service_follower(backend: Backend, clock: Clock, random: Random | None = Non
     return Follower("pliska-service-views", feed, clock, random or SystemRandom())
 
 
-class ServiceView:
+class ServiceView(Closing):
     """A service as this process sees it. Safe to use from any thread; ends with `close`."""
 
     def __init__(
@@ -180,17 +179,6 @@ class ServiceView:
         self._follower.forget(self._copy)
         if self._has_own_follower:
             self._follower.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _put(self, change: Callable[[float, ServiceSnapshot], ServiceSnapshot]) -> None:
         with self._changed:

@@ -9,11 +9,11 @@ cannot delay the news; the keeper talks to the store.
 import logging
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol, Self
 
 from pliska.locks.backends.base import CALL_TIMEOUT_S, Backend, Revision
 from pliska.locks.clock import Clock, SystemClock
+from pliska.locks.closing import Closing
 from pliska.locks.errors import LockError, LockUsageError, SessionLostError, StoreError
 from pliska.locks.lease import LEASE_S_MAX, LEASE_S_MIN, Lease
 from pliska.locks.loss import LossSignal
@@ -43,7 +43,7 @@ class Held(Protocol):
         """The record is gone, or the session is."""
 
 
-class Session:
+class Session(Closing):
     """A session in a coordination store. Make one with `open`. Safe to use from any thread."""
 
     def __init__(self, backend: Backend, lease_s: float, clock: Clock) -> None:
@@ -140,17 +140,6 @@ class Session:
             if thread is not threading.current_thread():
                 thread.join(CLOSE_TIMEOUT_S)
         self._close_in_store()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def hold(self, held: Held) -> None:
         """Watch over the record of something held, until `release`.
