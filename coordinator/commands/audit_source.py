@@ -4,7 +4,7 @@ The store is asked for keys, the job file and the newest record, unless a file o
 keys is given: then nothing but files is read.
 """
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,12 +14,17 @@ import typer
 from pliska.coordinator.audit_keys import KeyBook, read_keys
 from pliska.coordinator.commit import Commit
 from pliska.coordinator.directory import JobDirectory
-from pliska.coordinator.errors import AuditUsageError, NotKeptError, UnknownJobError
+from pliska.coordinator.errors import (
+    AuditUsageError,
+    DamagedStateError,
+    NotKeptError,
+    UnknownJobError,
+)
 from pliska.coordinator.history import LoggedChain, logged_chain
 from pliska.coordinator.kept_job import KeptJob
 from pliska.coordinator.storage import Storage, open_storage
 from pliska.coordinator.update_log import UpdateLog
-from pliska.coordinator.wire.job import Job, load_job
+from pliska.coordinator.wire.job import Job, JobFileError, load_job
 from pliska.locks import Address, connect
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
@@ -69,14 +74,12 @@ class AuditSource:
         Raises:
             UnknownJobError: There is no such job.
             AuditUsageError: An option does not make sense.
-            PliskaErrors of the store, where it is asked.
+            LockError: The store, where it is asked, does not answer.
         """
         opened = _open_existing(storage or _beside(store))
         given = None if job_file is None else load_job(job_file)
         if keys is not None:
-            kept = KeptJob(opened, name)
-            job = given or (kept.read() if kept.names() else None)
-            return cls(name, opened, read_keys(keys), None, job)
+            return cls(name, opened, read_keys(keys), None, given or _kept_job(opened, name))
         with closing(connect(store)) as backend:
             directory = JobDirectory(backend, name)
             job = given or directory.definition()
@@ -105,7 +108,7 @@ class AuditSource:
         """
         if self.job is None:
             raise AuditUsageError(
-                f"no job file of {self.name} is kept with its files: name it with --job-file"
+                f"no sound job file of {self.name} is kept with its files: name it with --job-file"
             )
         return self.job
 
@@ -128,6 +131,13 @@ class AuditSource:
             f"no committed round {round_number} of {self.name} is in these files; "
             f"the newest is {newest}"
         )
+
+
+def _kept_job(storage: Storage, name: str) -> Job | None:
+    """Read the job file that is kept; what is wrong with it is for `verify` to tell."""
+    with suppress(NotKeptError, DamagedStateError, JobFileError):
+        return KeptJob(storage, name).read()
+    return None
 
 
 def _beside(store: str) -> str:
