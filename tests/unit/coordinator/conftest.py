@@ -71,8 +71,11 @@ def aggregate_of(version: int, d: int, salt: str = "") -> torch.Tensor:
 class Leader:
     """Commits rounds as a coordinator does: log entry first, then the commit record."""
 
-    def __init__(self, job: Job, storage: Storage, epoch: int = 1) -> None:
+    def __init__(
+        self, job: Job, storage: Storage, epoch: int = 1, signer: Signer | None = None
+    ) -> None:
         self.job = job
+        self.signer = signer or Signer(KEY, KEY_ID)
         self.storage = storage
         self.epoch = epoch
         self.model = TrainingModel.build(job)
@@ -115,7 +118,7 @@ class Leader:
             previous=self.head.digest if self.head else GENESIS,
             issued_at=0.0,
         )
-        commit = Commit.sign(record, Signer(KEY, KEY_ID))
+        commit = Commit.sign(record, self.signer)
         self.log.write(commit, aggregate)
         self.head = commit
         return commit
@@ -123,7 +126,7 @@ class Leader:
     def rewrite(self, commit: Commit, **changes: Any) -> Commit:
         """Log a commit again with a changed record, as a leader with a bug would."""
         entry = self.log.read(commit.record.version, commit.digest)
-        changed = Commit.sign(replace(commit.record, **changes), Signer(KEY, KEY_ID))
+        changed = Commit.sign(replace(commit.record, **changes), self.signer)
         self.log.write(changed, entry.aggregate)
         return changed
 
