@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss
+from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionClosedRequireSaslError
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import KeeperState
@@ -60,6 +60,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
     Attributes:
         negotiated_s: The session timeout that the server granted.
         last_failure: Why the last attempt to connect failed; empty after a success.
+        is_credential_refused: Whether the servers refused the credential; kazoo
+            then connects no more.
     """
 
     def __init__(
@@ -81,16 +83,12 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
         self._channel: Channel | None = None
         self.negotiated_s: float = client._session_timeout / 1000
         self.last_failure = ""
+        self.is_credential_refused = False
 
     @property
     def session_id(self) -> str:
         """The session's id, as servers print it; zeros before the first connection."""
         return f"{(self.client._session_id or 0) & (2**64 - 1):016x}"
-
-    @property
-    def is_credential_refused(self) -> bool:
-        """Whether the servers refused the credential; kazoo then connects no more."""
-        return bool(self.client._state == KeeperState.AUTH_FAILED)
 
     @property
     def is_open(self) -> bool:
@@ -118,6 +116,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
 
     def lose(self, error: Exception) -> None:
         """The connection is gone: let those who wait for answers know."""
+        if isinstance(error, AuthFailedError):
+            self.is_credential_refused = True
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.fail(error)
@@ -181,6 +181,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo has no types
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         try:
             read_timeout, connect_timeout = super()._connect(host, hostip, port)
+        except SessionClosedRequireSaslError as error:  # kazoo would try again for ever
+            raise AuthFailedError("the server wants SASL and refuses what it was shown") from error
         except Exception as error:
             self.last_failure = f"{host}:{port}: {str(error) or type(error).__name__}"
             raise

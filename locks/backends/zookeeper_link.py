@@ -21,6 +21,7 @@ from kazoo.exceptions import (
     ConnectionLoss,
     InvalidACLError,
     NoAuthError,
+    SessionClosedRequireSaslError,
     SessionExpiredError,
     SessionMovedError,
     UnimplementedError,
@@ -52,6 +53,7 @@ from pliska.locks.errors import (
 
 _log = logging.getLogger(__name__)
 
+_REFUSED = (NoAuthError, AuthFailedError, InvalidACLError, SessionClosedRequireSaslError)
 _CONNECTION_LOST = (ConnectionLoss, ConnectionClosedError, SessionMovedError, SessionExpiredError)
 
 
@@ -136,6 +138,8 @@ class ZookeeperLink:
                 reply: Reply = self.wait(read, until_s)
                 self.wait(synced, until_s)
             except StoreUnavailableError:
+                if synced.is_delivered:
+                    self.wait(synced, until_s)  # it may say why there was nothing more
                 if self._is_closed or self._clock.now_s() >= until_s:
                     raise
             else:
@@ -261,7 +265,7 @@ class ZookeeperLink:
         where = f"ZooKeeper at {self._options.hosts}"
         if isinstance(error, SessionExpiredError) and self._purpose is Purpose.SESSION:
             return self._session_lost()
-        if isinstance(error, NoAuthError | AuthFailedError | InvalidACLError):
+        if isinstance(error, _REFUSED):
             return AccessDeniedError(
                 f"{where} refuses access: check the credential ({self._options.credential_source})"
             )

@@ -197,7 +197,7 @@ def _check_mechanism(mechanism: str | None, sasl: Credential | None) -> None:
             f"sasl_mechanism=DIGEST-MD5 needs sasl_file=FILE or the variable {SASL_VARIABLE}"
         )
     if importlib.util.find_spec("puresasl") is None:
-        raise LockUsageError("SASL needs the package pure-sasl: pip install pure-sasl")
+        raise LockUsageError("SASL needs the package pure-sasl: pip install 'pliska[sasl]'")
 
 
 def _tls(query: Mapping[str, str], environment: Mapping[str, str]) -> ssl.SSLContext | None:

@@ -2,7 +2,9 @@
 
 import datetime
 import ipaddress
+import logging
 import ssl
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from pliska.locks import AccessDeniedError, Mutex, Session, StoreUnavailableError, connect
+from pliska.locks.backends.base import CALL_TIMEOUT_S
 from pliska.locks.backends.zookeeper import ZookeeperBackend
-from pliska.locks.backends.zookeeper_options import DIGEST_VARIABLE
+from pliska.locks.backends.zookeeper_options import DIGEST_VARIABLE, SASL_VARIABLE
 from services import zookeeper as zookeeper_service
 from services.process import free_ports
 from services.zookeeper import ZookeeperServer
@@ -71,6 +74,84 @@ def test_an_open_store_may_be_used_with_and_without_a_digest(
     monkeypatch.delenv(DIGEST_VARIABLE)
     nobody = connect(address)
     assert nobody.get("d/a") == record
+    nobody.close()
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["serves others", "wants SASL"])
+def sasl_address(
+    request: pytest.FixtureRequest,
+    zookeeper_jars: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
+    """An empty store on a server that knows alice's password."""
+    server = zookeeper_service.start_with_sasl(
+        tmp_path_factory.mktemp("zookeeper-sasl"),
+        zookeeper_jars,
+        "alice",
+        "wonderland",
+        serves_others=request.param,
+    )
+    assert server.process is not None
+    yield server.fresh_address()
+    server.process.kill()
+
+
+def test_who_proves_by_sasl_who_it_is_gets_in_from_a_file_and_from_the_environment(
+    sasl_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "sasl"
+    file.write_text("alice:wonderland\n")
+    owner = connect(f"{sasl_address}?sasl_file={file}")
+    record = owner.create("d/a", b"private")
+    with Session.open(owner, 5.0) as session, Mutex(session, "m").hold(timeout_s=5) as grant:
+        assert grant.held
+        owner._link.cut_connection()  # type: ignore[attr-defined]
+        assert owner.get("d/a") == record  # it proves it again on each connection
+    owner.close()
+    monkeypatch.setenv(SASL_VARIABLE, "alice:wonderland")
+    again = connect(sasl_address)
+    assert again.get("d/a") == record
+    again.close()
+
+
+@pytest.mark.parametrize("secret", ["alice:looking-glass", "queen:looking-glass"])
+def test_a_wrong_sasl_credential_is_refused_at_once_by_its_source_and_never_shown(
+    sasl_address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    secret: str,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    file = tmp_path / "sasl"
+    file.write_text(secret)
+    started_s = time.monotonic()
+    with pytest.raises(AccessDeniedError, match=str(file)) as by_file:
+        connect(f"{sasl_address}?sasl_file={file}")
+    monkeypatch.setenv(SASL_VARIABLE, secret)
+    with pytest.raises(AccessDeniedError, match=SASL_VARIABLE) as by_variable:
+        connect(sasl_address)
+    assert time.monotonic() - started_s < CALL_TIMEOUT_S
+    for shown in (*by_file.value.args, *by_variable.value.args, caplog.text):
+        assert "looking-glass" not in shown
+
+
+def test_without_a_sasl_credential_what_belongs_to_one_is_refused_and_it_says_so(
+    sasl_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SASL_VARIABLE, "alice:wonderland")
+    owner = connect(sasl_address)
+    owner.create("secret/a", b"private")
+    owner.close()
+    monkeypatch.delenv(SASL_VARIABLE)
+    nobody = connect(sasl_address)
+    for call in (
+        lambda: nobody.get("secret/a"),
+        lambda: nobody.list("secret"),
+        lambda: nobody.create("secret/b", b""),
+    ):
+        with pytest.raises(AccessDeniedError, match="no credential was given"):
+            call()
     nobody.close()
 
 

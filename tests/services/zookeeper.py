@@ -85,6 +85,35 @@ def start_one(
     return server
 
 
+def start_with_sasl(
+    directory: Path, jars: str, user: str, password: str, *, serves_others: bool
+) -> ZookeeperServer:
+    """Start a server of its own to which `user` can prove by SASL who it is.
+
+    Args:
+        directory: See `start_one`.
+        jars: See `classpath`.
+        user: Letters only.
+        password: What the user knows.
+        serves_others: Whether it serves also who does not try to prove anything.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    jaas = directory / "jaas.conf"
+    jaas.write_text(
+        "Server {\n"
+        "  org.apache.zookeeper.server.auth.DigestLoginModule required\n"
+        f'  user_{user}="{password}";\n'
+        "};\n"
+    )
+    java = [
+        f"-Djava.security.auth.login.config={jaas}",
+        "-Dzookeeper.authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+    ]
+    if not serves_others:
+        java.append("-Dzookeeper.sessionRequireClientSASLAuth=true")
+    return start_one(directory, jars, java=java)
+
+
 def start_ensemble(directory: Path, jars: str) -> list[ZookeeperServer]:
     """Start three servers that replicate each other."""
     ports = free_ports(9)

@@ -93,7 +93,7 @@ def test_a_secret_at_the_limit_is_taken_and_one_byte_more_refused(tmp_path: Path
 
 def test_sasl_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(LockUsageError, match="pip install pure-sasl"):
+    with pytest.raises(LockUsageError, match=r"pip install 'pliska\[sasl\]'"):
         parse("zookeeper://a/x", **{SASL_VARIABLE: SECRET})
 
 
