@@ -1,13 +1,16 @@
 """What the commands of `pliska model` have in common: their options, and how they open things."""
 
 import dataclasses
+import functools
 import getpass
+import inspect
 import json
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
@@ -22,6 +25,7 @@ from pliska.coordinator.storage import open_storage
 from pliska.coordinator.wire.signing import Signer
 from pliska.discovery import key_id, load_private_key, public_bytes
 from pliska.locks import Address, connect
+from pliska.locks.presentation import DEFAULT_STORE, OutputFormat, OutputOption, StoreOption
 
 LINEAGE_BYTES_MAX = 1024 * 1024
 
@@ -60,20 +64,72 @@ OpIdOption = Annotated[
 ]
 
 
-@contextmanager
-def open_registry(
-    store: str, artifacts: str | None, namespace: str, signatures_min: int = 0
-) -> Iterator[Registry]:
-    """Open the registry that the options name."""
-    if artifacts is None:
-        directory = Address.parse(store).local_directory
-        if directory is None:
-            raise RegistryUsageError(
-                f"{store} has no directory of its own: name one for the tensors with --artifacts"
+ApprovalsOption = Annotated[
+    int,
+    typer.Option(
+        envvar="PLISKA_APPROVALS_MIN",
+        min=0,
+        help="How many enrolled publishers must approve of a move of an alias.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What the options say about where the registry is, whom it trusts, and how to print."""
+
+    output: OutputOption = OutputFormat.TABLE
+    namespace: NamespaceOption = "default"
+    signatures_min: SignaturesOption = 0
+    approvals_min: ApprovalsOption = 0
+    store: StoreOption = DEFAULT_STORE
+    artifacts: ArtifactsOption = None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether a program reads the output."""
+        return self.output is OutputFormat.JSON
+
+    @contextmanager
+    def open(self) -> Iterator[Registry]:
+        """Open the registry."""
+        artifacts = self.artifacts
+        if artifacts is None:
+            directory = Address.parse(self.store).local_directory
+            if directory is None:
+                raise RegistryUsageError(
+                    f"{self.store} has no directory of its own: name one for the tensors with "
+                    "--artifacts"
+                )
+            artifacts = str(directory / "registry")
+        with closing(connect(self.store)) as backend:
+            yield Registry(
+                backend,
+                open_storage(artifacts),
+                self.namespace,
+                signatures_min=self.signatures_min,
+                approvals_min=self.approvals_min,
             )
-        artifacts = str(directory / "registry")
-    with closing(connect(store)) as backend:
-        yield Registry(backend, open_storage(artifacts), namespace, signatures_min=signatures_min)
+
+
+Own = ParamSpec("Own")
+
+
+def with_place(command: Callable[Concatenate[Place, Own], None]) -> Callable[..., None]:
+    """Give a command the options of `Place` after its own; it takes a `Place` first."""
+    own = [*inspect.signature(command, eval_str=True).parameters.values()][1:]
+    shared = [*inspect.signature(Place, eval_str=True).parameters.values()]
+    names = [each.name for each in shared]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        place = Place(**{name: given.pop(name) for name in names})
+        command(place, **given)  # type: ignore[call-arg]
+
+    by_name = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
+    run.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in by_name}
+    return run
 
 
 def read_lineage(path: Path | None, parent: int | None, metrics: Sequence[str]) -> Lineage:

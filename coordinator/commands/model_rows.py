@@ -1,16 +1,13 @@
-"""What `pliska model` shows of versions, histories and moves: fields and columns, no decisions."""
+"""What `pliska model` shows of versions: fields and columns, no decisions."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pliska.coordinator.registry import AliasState, HistoryEntry, Manifest, Move, VersionRecord
-from pliska.coordinator.registry.policy import standing_entries
+from pliska.coordinator.registry import AliasState, Manifest, VersionRecord
 from pliska.coordinator.registry.signatures import signer_ids
 from pliska.locks.presentation import OutputFormat, show_rows
 
 VERSION_COLUMNS = ["model", "version", "state", "aliases", "nbytes", "registered_at", "by"]
-LOG_COLUMNS = ["alias", "gen", "time", "kind", "from", "to", "actor", "reason", "status"]
-MOVE_COLUMNS = ["model", "alias", "outcome", "from_version", "to_version", "gen", "quarantined"]
 
 
 def alias_names(aliases: Mapping[str, AliasState], version: int) -> list[str]:
@@ -78,50 +75,6 @@ def show_fields(fields: Mapping[str, Any]) -> None:
     show_rows(OutputFormat.TABLE, "fields", ["field", "value"], lines)
     if isinstance(fields["tensors"], list):
         show_rows(OutputFormat.TABLE, "tensors", ["name", "dtype", "shape"], fields["tensors"])
-
-
-def log_rows(history: Sequence[HistoryEntry]) -> list[dict[str, Any]]:
-    """Return the moves of one alias; `status` says which were rolled back from."""
-    standing = {entry.gen for entry in standing_entries(history)}
-    return [
-        {
-            "alias": entry.alias,
-            "gen": entry.gen,
-            "time": entry.at,
-            "kind": entry.kind,
-            "from": entry.from_version,
-            "to": entry.to_version,
-            "actor": entry.actor,
-            "reason": entry.reason or None,
-            "status": _status(entry.gen, len(history), standing),
-            "op_id": entry.op_id,
-            "manifest_digest": entry.manifest_digest,
-            "hash": entry.hash,
-        }
-        for entry in history
-    ]
-
-
-def move_row(move: Move) -> dict[str, Any]:
-    """Return the fields of a move."""
-    return {
-        "model": move.model,
-        "alias": move.alias,
-        "kind": move.kind,
-        "outcome": move.outcome,
-        "from_version": move.from_version,
-        "to_version": move.to_version,
-        "gen": move.gen,
-        "quarantined": list(move.quarantined),
-        "op_id": move.op_id,
-        "reason": move.reason or None,
-    }
-
-
-def _status(gen: int, newest_gen: int, standing: Collection[int]) -> str | None:
-    if gen == newest_gen:
-        return "current"
-    return None if gen in standing else "rolled back"
 
 
 def _flat(value: Any) -> Any:

@@ -4,6 +4,7 @@ from pliska.coordinator.registry.aliases import AliasState
 from pliska.coordinator.registry.errors import (
     AbortedError,
     AliasMovedError,
+    DeadlinePassedError,
     DegradedError,
     IntegrityError,
     MoveUnknownError,
@@ -49,6 +50,7 @@ __all__ = [
     "Answer",
     "Canary",
     "Cause",
+    "DeadlinePassedError",
     "DegradedError",
     "EndedOperation",
     "Ending",

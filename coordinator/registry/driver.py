@@ -50,6 +50,11 @@ REFUSALS_MAX = 50
 """Each refused transaction means that somebody else's was applied in between."""
 
 Read = TypeVar("Read")
+Tell = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Tell nobody."""
 
 
 class Driver:
@@ -60,6 +65,7 @@ class Driver:
         model: Its model.
         alias: Its name.
         actor: For whom; others see it beside an operation.
+        tell: Gets what is waited for, each time it changes.
         pause: Waits so many seconds.
     """
 
@@ -69,12 +75,15 @@ class Driver:
         model: str,
         alias: str,
         actor: str,
+        tell: Tell = silent,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.name = f"{actor} {secrets.token_hex(4)}"
         self._parts = namespace
         self._model = model
         self._alias = alias
+        self._tell = tell
+        self._told = ""
         self._pause = pause
         self._has_sent = False
         self._in_doubt: OutcomeUnknownError | None = None
@@ -145,6 +154,9 @@ class Driver:
             decision = decide_operation(
                 self._parts.now(), operation, situation, self._parts.approvals_min
             )
+            if decision.reason != self._told:
+                self._tell(decision.reason)
+                self._told = decision.reason
             if decision.verdict is Verdict.WAIT:
                 self._wait(self._parts.keys.nodes(self._model, self._alias), nodes_revision)
             elif not self.send(self._step(stored, situation, decision)):

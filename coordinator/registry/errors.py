@@ -11,6 +11,7 @@ RegistryError
 ├── RefusedError           the policy does not allow it; the message says which rule
 ├── AbortedError           an operation was called off: the alias was not moved
 ├── DegradedError          the alias was moved, and too few nodes serve it
+├── DeadlinePassedError    what was waited for did not come in time
 ├── NotServingError        a serving process has no model that it may serve now
 └── MoveUnknownError       the answer was lost: the alias may or may not have moved
 
@@ -99,6 +100,12 @@ class AbortedError(RegistryError):
 
 class DegradedError(RegistryError):
     """The alias was moved, and fewer nodes serve it than were asked for."""
+
+    exit_code = 6
+
+
+class DeadlinePassedError(RegistryError):
+    """What was waited for did not come in time; nothing was changed by waiting."""
 
     exit_code = 6
 

@@ -2,7 +2,7 @@
 
 from pliska.coordinator.registry import moves, transactions
 from pliska.coordinator.registry.approvals import sign_entry
-from pliska.coordinator.registry.driver import Driver
+from pliska.coordinator.registry.driver import Driver, Tell, silent
 from pliska.coordinator.registry.errors import (
     MoveUnknownError,
     NotFoundError,
@@ -50,11 +50,19 @@ class OpenOperations:
                     return open_.record, None
         raise NotFoundError(f"no operation {op_id} in namespace {parts.name!r}")
 
-    def resume(self, op_id: str) -> Move:
-        """Take the operation over from whoever drove it, and drive it to its end."""
+    def resume(self, op_id: str, tell: Tell = silent) -> Move:
+        """Take the operation over from whoever drove it, and drive it to its end.
+
+        Args:
+            op_id: The operation.
+            tell: Gets what is waited for, each time it changes.
+
+        Raises:
+            NotFoundError: There is no such operation.
+        """
         operation, ended = self.find(op_id)
         if ended is None:
-            driver = Driver(self._parts, operation.model, operation.alias, self._actor)
+            driver = Driver(self._parts, operation.model, operation.alias, self._actor, tell)
             ended = driver.drive(op_id, takes_over=True)
         if ended is None:
             raise RegistryConflictError(f"operation {op_id} went away while it was taken over")

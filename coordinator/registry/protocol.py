@@ -89,6 +89,11 @@ class Situation:
         """The alias's generation; 0 where it was never set."""
         return 0 if self.alias is None else self.alias.record.gen
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no operation is open and every node serves what the alias says."""
+        return self.operation is None and all(n.serving_gen >= self.gen for n in self.nodes)
+
 
 @dataclass(frozen=True, slots=True)
 class Intent:

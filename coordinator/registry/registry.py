@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pliska.coordinator.registry.aliases import AliasState
 from pliska.coordinator.registry.document import timestamp
-from pliska.coordinator.registry.driver import Driver
+from pliska.coordinator.registry.driver import Driver, Tell, silent
 from pliska.coordinator.registry.errors import IntegrityError, NotFoundError
 from pliska.coordinator.registry.history import HistoryEntry
 from pliska.coordinator.registry.lineage import Lineage
@@ -23,6 +23,7 @@ from pliska.coordinator.registry.moves import Move
 from pliska.coordinator.registry.names import LATEST, Reference, check_alias, check_model
 from pliska.coordinator.registry.namespace import Namespace
 from pliska.coordinator.registry.open_operations import OpenOperations
+from pliska.coordinator.registry.operations import EndedOperation
 from pliska.coordinator.registry.protocol import Situation
 from pliska.coordinator.registry.registration import Registrar, Registration
 from pliska.coordinator.registry.requests import (
@@ -161,6 +162,10 @@ class Registry:
             raise NotFoundError(f"no alias {alias!r} of model {model!r}")
         return history
 
+    def ended(self, model: str, alias: str) -> tuple[EndedOperation, ...]:
+        """Return how all operations on an alias ended, the first to end first."""
+        return self.namespace.operations.ended(check_model(model), check_alias(alias))
+
     def resolve(self, reference: Reference) -> VersionRecord:
         """Return the version that a reference names; a bare model means its latest.
 
@@ -209,12 +214,15 @@ class Registry:
         """Read every byte of a version. Raises as `load`."""
         self.namespace.verifier.every_byte(record)
 
-    def promote(self, request: PromoteRequest, signer: Signer | None = None) -> Move:
+    def promote(
+        self, request: PromoteRequest, signer: Signer | None = None, tell: Tell = silent
+    ) -> Move:
         """Point an alias at a version, every byte of which is verified first.
 
         Args:
             request: What to do, and which serving nodes to wait for.
             signer: Approves of the move.
+            tell: Gets what is waited for, each time it changes.
 
         Returns:
             What became of it; an operation that was called off too is an answer.
@@ -228,11 +236,13 @@ class Registry:
             IntegrityError: The alias or the version is damaged; nothing was moved.
             MoveUnknownError: The store's answer was lost.
         """
-        return Rollout(self.namespace, request, signer).carry_out()
+        return Rollout(self.namespace, request, signer, tell).carry_out()
 
-    def rollback(self, request: RollbackRequest, signer: Signer | None = None) -> Move:
+    def rollback(
+        self, request: RollbackRequest, signer: Signer | None = None, tell: Tell = silent
+    ) -> Move:
         """Take an alias back to an earlier version (see `policy`). As `promote`."""
-        return Rollout(self.namespace, request, signer).carry_out()
+        return Rollout(self.namespace, request, signer, tell).carry_out()
 
     def plan(self, request: Request) -> Move:
         """Return what `promote` or `rollback` would do now; raise what it would raise."""

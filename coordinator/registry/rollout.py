@@ -10,7 +10,7 @@ import dataclasses
 from pliska.coordinator.registry import moves, transactions
 from pliska.coordinator.registry.aliases import AliasRecord
 from pliska.coordinator.registry.approvals import approvers, sign_entry
-from pliska.coordinator.registry.driver import Driver
+from pliska.coordinator.registry.driver import Driver, Tell, silent
 from pliska.coordinator.registry.errors import (
     AliasMovedError,
     IntegrityError,
@@ -37,15 +37,20 @@ class Rollout:
         namespace: Where the alias is.
         request: What is asked for.
         signer: Approves of the move; None for nobody.
+        tell: Gets what is waited for, each time it changes.
     """
 
     def __init__(
-        self, namespace: Namespace, request: Request, signer: Signer | None = None
+        self,
+        namespace: Namespace,
+        request: Request,
+        signer: Signer | None = None,
+        tell: Tell = silent,
     ) -> None:
         self._parts = namespace
         self._request = request
         self._signer = signer
-        self._driver = Driver(namespace, request.model, request.alias, request.actor)
+        self._driver = Driver(namespace, request.model, request.alias, request.actor, tell)
         self._planner = Planner(namespace, self._driver.name)
 
     def plan(self) -> Move:

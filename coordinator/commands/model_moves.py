@@ -1,0 +1,316 @@
+"""The commands of `pliska model` for aliases: promote, roll back, watch, call off, finish.
+
+`model` puts them into its group. Exit codes are in its docstring.
+"""
+
+import re
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pliska.coordinator.commands.model_move_rows import (
+    LOG_COLUMNS,
+    MOVE_COLUMNS,
+    NODE_COLUMNS,
+    OPERATION_COLUMNS,
+    log_rows,
+    move_row,
+    node_rows,
+    operation_fields,
+    status_fields,
+)
+from pliska.coordinator.commands.model_options import (
+    ActorOption,
+    AliasOption,
+    DryRunOption,
+    ExpectGenOption,
+    ModelArgument,
+    OpIdOption,
+    Place,
+    default_actor,
+    load_signer,
+    with_place,
+)
+from pliska.coordinator.registry import (
+    DeadlinePassedError,
+    Move,
+    MoveUnknownError,
+    NotFoundError,
+    Outcome,
+    PromoteRequest,
+    Registry,
+    RegistryUsageError,
+    RollbackRequest,
+    Situation,
+    Wait,
+)
+from pliska.coordinator.registry.requests import TIMEOUT_S, Request, new_op_id
+from pliska.coordinator.wire.signing import Signer
+from pliska.locks.presentation import show_json, show_rows
+
+POLL_S = 0.5
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+WaitOption = Annotated[
+    Wait,
+    typer.Option(help="Which serving nodes must be ready before the alias moves."),
+]
+EmergencyOption = Annotated[
+    bool,
+    typer.Option(
+        "--emergency", help="Move at once, whatever operation is open; wait for nodes afterwards."
+    ),
+]
+TimeoutOption = Annotated[
+    int,
+    typer.Option(metavar="SECONDS", min=1, help="For nodes to get ready, and then to switch."),
+]
+ValidForOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Nodes follow the alias only so long, such as 12h or 30d."),
+]
+SignOption = Annotated[
+    Path | None, typer.Option(metavar="KEY", help="Approve with this publisher's key file.")
+]
+OperationArgument = Annotated[str, typer.Argument(metavar="OP", help="Id of the operation.")]
+
+
+@with_place
+def promote(
+    place: Place,
+    model: ModelArgument,
+    version: Annotated[int, typer.Argument(min=1, help="Number of the version.")],
+    alias: AliasOption,
+    reason: Annotated[str, typer.Option(help="Why; shown in the log.")] = "",
+    wait: WaitOption = Wait.ALL,
+    emergency: EmergencyOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    valid_for: ValidForOption = None,
+    allow_deprecated: Annotated[
+        bool, typer.Option("--allow-deprecated", help="Also a version that is DEPRECATED.")
+    ] = False,
+    sign: SignOption = None,
+    expect_gen: ExpectGenOption = None,
+    dry_run: DryRunOption = False,
+    op_id: OpIdOption = None,
+    actor: ActorOption = None,
+) -> None:
+    """Point an alias at a version, after verifying every byte of it.
+
+    The processes that serve the alias load it first, beside what they serve; if one
+    cannot, nothing moves.
+    """
+    request = PromoteRequest(
+        model=model,
+        alias=alias,
+        version=version,
+        actor=actor or default_actor(),
+        reason=reason,
+        expect_gen=expect_gen,
+        op_id=op_id or new_op_id(),
+        wait=wait,
+        is_emergency=emergency,
+        timeout_s=timeout,
+        valid_for_s=None if valid_for is None else duration_s(valid_for),
+        allow_deprecated=allow_deprecated,
+    )
+    _move(place, request, sign, dry_run=dry_run)
+
+
+@with_place
+def rollback(
+    place: Place,
+    model: ModelArgument,
+    alias: AliasOption,
+    reason: Annotated[str, typer.Option(help="Why; shown in the log.")],
+    to: Annotated[
+        int | None, typer.Option(min=1, help="To this version instead of the previous one.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="To where the alias pointed then.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="How many versions back.")] = 1,
+    no_quarantine: Annotated[
+        bool, typer.Option("--no-quarantine", help="Let aliases go back to the version left.")
+    ] = False,
+    wait: WaitOption = Wait.QUORUM,
+    emergency: EmergencyOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    valid_for: ValidForOption = None,
+    sign: SignOption = None,
+    expect_gen: ExpectGenOption = None,
+    dry_run: DryRunOption = False,
+    op_id: OpIdOption = None,
+    actor: ActorOption = None,
+) -> None:
+    """Take an alias back to the version before, and quarantine the one it leaves.
+
+    The previous version is the newest earlier one that is READY, was not rolled
+    back from and that every node could serve, so rolling back again goes further back.
+    """
+    request = RollbackRequest(
+        model=model,
+        alias=alias,
+        actor=actor or default_actor(),
+        reason=reason,
+        to=to,
+        at=None if at is None else _time(at),
+        steps=steps,
+        quarantine=not no_quarantine,
+        expect_gen=expect_gen,
+        op_id=op_id or new_op_id(),
+        wait=wait,
+        is_emergency=emergency,
+        timeout_s=timeout,
+        valid_for_s=None if valid_for is None else duration_s(valid_for),
+    )
+    _move(place, request, sign, dry_run=dry_run)
+
+
+@with_place
+def log(
+    place: Place,
+    model: ModelArgument,
+    alias: Annotated[str | None, typer.Option(help="Only this alias.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many, the newest.")] = None,
+) -> None:
+    """Show every move of the model's aliases, newest first; their hash chains are verified."""
+    with place.open() as registry:
+        registry.versions(model)
+        names = list(registry.aliases(model)) if alias is None else [alias]
+        logs = [(registry.log(model, name), registry.ended(model, name)) for name in names]
+    rows = [row for history, ended in logs for row in log_rows(history, ended)]
+    rows.sort(key=lambda row: (row["time"], row["gen"]), reverse=True)
+    show_rows(place.output, "log", LOG_COLUMNS, rows[:limit])
+
+
+@with_place
+def status(
+    place: Place,
+    model: ModelArgument,
+    alias: AliasOption,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Until no operation is open and all nodes follow.")
+    ] = False,
+    timeout: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="How long to watch.")] = 10
+    * TIMEOUT_S,
+) -> None:
+    """Show where an alias points, its open operation, and what each node serves."""
+    until_s, shown = time.monotonic() + timeout, None
+    with place.open() as registry:
+        registry.versions(model)
+        while True:
+            situation = registry.situation(model, alias)
+            if situation == Situation(None, None):
+                raise NotFoundError(f"no alias {alias!r} of model {model!r}")
+            if situation != shown:
+                _show_status(place, situation)
+                shown = situation
+            if not watch or situation.is_settled:
+                return
+            if time.monotonic() >= until_s:
+                raise DeadlinePassedError(f"{model}@{alias} has not settled in {timeout} s")
+            time.sleep(POLL_S)
+
+
+@with_place
+def abort(place: Place, op_id: OperationArgument, actor: ActorOption = None) -> None:
+    """Call off an operation that has not moved its alias yet."""
+    with place.open() as registry:
+        move = registry.operations(actor or default_actor()).abort(op_id)
+    _show_move(place, move)
+
+
+@with_place
+def resume(place: Place, op_id: OperationArgument, actor: ActorOption = None) -> None:
+    """Finish an operation whose coordinator died: take it over and drive it to its end."""
+    with place.open() as registry:
+        move = registry.operations(actor or default_actor()).resume(op_id, tell=_say)
+    _show_move(place, move)
+    move.check()
+
+
+@with_place
+def approve(
+    place: Place,
+    op_id: OperationArgument,
+    sign: Annotated[Path, typer.Option(metavar="KEY", help="A publisher's key file.")],
+    actor: ActorOption = None,
+) -> None:
+    """Approve of an operation that waits for approvals."""
+    with place.open() as registry:
+        operation = registry.operations(actor or default_actor()).approve(op_id, load_signer(sign))
+    _say(f"operation {op_id} has {len(operation.approvals)} approvals")
+    show_rows(place.output, "operations", OPERATION_COLUMNS, [operation_fields(operation)])
+
+
+def duration_s(text: str) -> int:
+    """Return the seconds in `90`, `90s`, `15m`, `12h` or `30d`."""
+    matched = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
+    if matched is None:
+        raise RegistryUsageError(f"{text!r} is not a time such as 90s, 15m, 12h or 30d")
+    return int(matched[1]) * UNITS_S[matched[2] or "s"]
+
+
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise RegistryUsageError(f"{text!r} is not a time such as 2031-05-04T03:02:01Z") from error
+
+
+def _move(place: Place, request: Request, sign: Path | None, *, dry_run: bool) -> None:
+    signer = None if sign is None else load_signer(sign)
+    with place.open() as registry:
+        try:
+            move = registry.plan(request) if dry_run else _carry_out(registry, request, signer)
+        except MoveUnknownError as error:
+            if place.is_json:
+                show_json({"outcome": "unknown", "op_id": error.op_id, "committed": None})
+            raise
+    _show_move(place, move)
+    move.check()
+
+
+def _carry_out(registry: Registry, request: Request, signer: Signer | None) -> Move:
+    if isinstance(request, PromoteRequest):
+        return registry.promote(request, signer, tell=_say)
+    return registry.rollback(request, signer, tell=_say)
+
+
+def _show_move(place: Place, move: Move) -> None:
+    alias, source, target = f"{move.model}@{move.alias}", move.from_version, move.to_version
+    way = f"to version {target}" if source is None else f"from version {source} to {target}"
+    if move.canary is not None:
+        way = f"to version {target}, {move.canary.percent} % to {move.canary.version}"
+    _say(
+        {
+            Outcome.PLANNED: f"{move.kind} would move {alias} {way} (generation {move.gen})",
+            Outcome.MOVED: f"{move.kind} moved {alias} {way} (generation {move.gen})",
+            Outcome.DEGRADED: f"{move.kind} moved {alias} {way}, but not everywhere: {move.why}",
+            Outcome.ABORTED: f"{move.kind} of {alias} was called off: {move.why}",
+            Outcome.JOINED: f"somebody else moved {alias} {way} at the same time: done",
+            Outcome.STAYED: f"{alias} points at version {target} already: nothing to do",
+        }[move.outcome]
+    )
+    if place.is_json:
+        show_json(move_row(move))
+    else:
+        show_rows(place.output, "moves", MOVE_COLUMNS, [move_row(move)])
+
+
+def _show_status(place: Place, situation: Situation) -> None:
+    fields, nodes = status_fields(situation), node_rows(situation)
+    if place.is_json:
+        show_json({**fields, "nodes": nodes})
+        return
+    rows = [{"field": name, "value": value} for name, value in fields.items()]
+    show_rows(place.output, "status", ["field", "value"], rows)
+    show_rows(place.output, "nodes", NODE_COLUMNS, nodes)
+
+
+def _say(message: str) -> None:
+    typer.echo(message, err=True)
