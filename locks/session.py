@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, Self
 
-from pliska.locks.backends.base import CALL_TIMEOUT_S, Backend, Revision
+from pliska.locks.backends.base import CALL_TIMEOUT_S, Backend, Guarantee, Revision
 from pliska.locks.clock import Clock, SystemClock
 from pliska.locks.closing import Closing
 from pliska.locks.errors import LockError, LockUsageError, SessionLostError, StoreError
@@ -57,7 +57,8 @@ class Session(Closing):
         self._changed = threading.Condition()
         self._end_reason: str | None = None
         self._is_closed = False
-        self._held: set[Held] = set()
+        self._held: dict[Held, Revision | None] = {}
+        """What is held, and the revision at which its record was last seen."""
         self._abandoned: set[Callable[[float], bool]] = set()
         self._lost = LossSignal(lambda: not self.is_alive)
         self._threads = [
@@ -149,12 +150,12 @@ class Session(Closing):
         """
         with self._changed:
             self.check()
-            self._held.add(held)
+            self._held[held] = None
 
     def release(self, held: Held) -> None:
         """Watch no longer; its owner gives it up."""
         with self._changed:
-            self._held.discard(held)
+            self._held.pop(held, None)
 
     def delete_own(self, key: str, timeout_s: float) -> bool:
         """Delete a record of this session; True when it was there. See `give_back`."""
@@ -207,7 +208,7 @@ class Session(Closing):
         with self._changed:
             while self._ended() is None:
                 self.clock.wait(self._changed, self._lease.deadline_s)
-            held, self._held = self._held, set()
+            held, self._held = self._held, {}
             reason, is_closed = self._end_reason or "", self._is_closed
         for each in held:
             each.lose(reason)
@@ -269,15 +270,28 @@ class Session(Closing):
 
     def _inspect_held(self) -> None:
         with self._changed:
-            held = list(self._held)
-        for each in held:
+            held = list(self._held.items())
+        for each, seen in held:
             try:
+                if seen is not None and self._is_unchanged(each.key, seen):
+                    continue
                 record = self.backend.get(each.key, timeout_s=self._call_timeout_s())
             except LockError:
                 return  # unreachable: the guard sees to it
             if record is None or record.created != each.created:
                 self.release(each)
                 each.lose("its record was removed from the store")
+                continue
+            with self._changed:
+                if each in self._held:
+                    self._held[each] = record.modified
+
+    def _is_unchanged(self, key: str, since: Revision) -> bool:
+        """Whether the store's word is that a record is as it was; False where it must be asked."""
+        return (
+            Guarantee.LASTING_WATCHES in self.backend.guarantees
+            and not self.backend.wait_for_change(key, since, 0.0)
+        )
 
     def _call_timeout_s(self) -> float:
         """Short enough that a slow call does not cost the next renewal."""

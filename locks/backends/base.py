@@ -35,6 +35,8 @@ class Guarantee(Enum):
     """A killed process loses its session at once rather than at the end of its lease."""
     CROSS_HOST = auto()
     """Processes on several machines share the store."""
+    LASTING_WATCHES = auto()
+    """To wait again for what has not changed asks the store nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,12 @@ class ZookeeperBackend(TransactionalBackend):
     """One client of an ensemble."""
 
     guarantees = frozenset(
-        {Guarantee.LINEARIZABLE_READS, Guarantee.DURABLE_WRITES, Guarantee.CROSS_HOST}
+        {
+            Guarantee.LINEARIZABLE_READS,
+            Guarantee.DURABLE_WRITES,
+            Guarantee.CROSS_HOST,
+            Guarantee.LASTING_WATCHES,
+        }
     )
 
     def __init__(self, address: str, timeout_s: float = CALL_TIMEOUT_S) -> None:

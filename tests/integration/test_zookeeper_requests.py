@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pliska.locks import Backend, Grant, Mutex, Session, connect
+from pliska.locks import Backend, Grant, Mutex, Session, break_lock, connect
+from pliska.locks.session import INSPECTION_S
 from services.proxy import PING, ZookeeperProxy
 from services.zookeeper import ZookeeperServer
 
@@ -82,6 +83,20 @@ def test_waiting_again_for_what_has_not_changed_asks_nothing(
     for _ in range(20):
         assert not backend.wait_for_change("d", listing.revision, 0.01)
     assert count(proxy) == before
+
+
+def test_a_lock_that_is_held_for_long_asks_nothing(backend: Backend, proxy: ZookeeperProxy) -> None:
+    with Session.open(backend, 60.0) as session:
+        grant = Mutex(session, "m").acquire()
+        time.sleep(3 * INSPECTION_S)  # until its record is watched
+        before = count(proxy)
+        time.sleep(3 * INSPECTION_S)
+        assert count(proxy) == before
+        broken_s = time.monotonic()
+        assert break_lock(backend, "m")
+        assert grant.lost.wait(5)
+        assert time.monotonic() - broken_s < 1.0
+        assert not grant.held
 
 
 def queue_length(backend: Backend) -> int:
