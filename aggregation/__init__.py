@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pliska.aggregation.aggregator import Aggregation as Aggregation
     from pliska.aggregation.aggregator import Rule as Rule
     from pliska.aggregation.attack_name import AttackName as AttackName
     from pliska.aggregation.attacks import Attack as Attack
@@ -78,6 +77,7 @@ if TYPE_CHECKING:
     from pliska.aggregation.report import SCORE_MAX as SCORE_MAX
     from pliska.aggregation.report import Verdict as Verdict
     from pliska.aggregation.report import WorkerReport as WorkerReport
+    from pliska.aggregation.result import Aggregation as Aggregation
     from pliska.aggregation.setting import Given as Given
     from pliska.aggregation.setting import Memory as Memory
     from pliska.aggregation.sign_vote import SignVote as SignVote
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ARC": "clipping",
-    "Aggregation": "aggregator",
+    "Aggregation": "result",
     "AggregationError": "errors",
     "Arrival": "kardam",
     "Attack": "attacks",

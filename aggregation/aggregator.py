@@ -6,18 +6,18 @@ the bound, report); a rule itself only says how rows that passed are combined.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, ClassVar, Self, Unpack, overload
 
 import torch
 from torch import Tensor
 
 from pliska.aggregation import distances
 from pliska.aggregation.buffer import GradientBuffer
-from pliska.aggregation.errors import BoundError, ParameterError, ShapeError, TooManyBadRowsError
+from pliska.aggregation.errors import BoundError, ParameterError, TooManyBadRowsError
 from pliska.aggregation.faces import (
     Array,
     Input,
@@ -39,58 +39,16 @@ from pliska.aggregation.gate import Gate
 from pliska.aggregation.mass import require_honest_majority
 from pliska.aggregation.points import ORIGIN, Combination, Points
 from pliska.aggregation.preaggregation import Chain
-from pliska.aggregation.report import WorkerReport, report_on
+from pliska.aggregation.report import report_on
+from pliska.aggregation.result import Aggregation
 from pliska.aggregation.rows import Rows
 from pliska.aggregation.setting import Given, Memory, Setting
-
-V = TypeVar("V")
 
 NOBODY: Mapping[str, str] = MappingProxyType({})
 """No worker was rejected on arrival."""
 
 NOTHING_BEFORE = Chain()
 """The rows reach the rule as they are."""
-
-
-@dataclass(frozen=True, eq=False)
-class Aggregation(Generic[V]):
-    """The result of a rule.
-
-    Attributes:
-        vector: The aggregate, with the shape, dtype and kind of one row as it
-            was handed in; float32 [d] for state dicts and buffers. Never an
-            alias of the input.
-        account: Makes the report.
-        faults: How many faults were borne, and why so many.
-        memory: What the rule wants to be given in the next round; None for
-            most rules.
-    """
-
-    vector: V
-    account: Callable[[], tuple[WorkerReport, ...]] = field(repr=False)
-    faults: FaultCount
-    memory: Memory | None = None
-    _state: dict[str, Tensor] | None = None
-
-    @cached_property
-    def report(self) -> tuple[WorkerReport, ...]:
-        """One entry per worker in canonical order, refused ones included.
-
-        Made when it is first read: only then does anybody wait for a GPU to
-        finish the aggregate. It needs no row any more.
-        """
-        return self.account()
-
-    @property
-    def state_dict(self) -> dict[str, Tensor]:
-        """The aggregate as a state dict; its float32 entries are views of `vector`.
-
-        Raises:
-            ShapeError: The rows were not state dicts.
-        """
-        if self._state is None:
-            raise ShapeError("the rows were not state dicts; read `vector` instead")
-        return self._state
 
 
 @dataclass(frozen=True, kw_only=True)

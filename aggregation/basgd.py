@@ -10,9 +10,10 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from pliska.aggregation.aggregator import Aggregation, Rule
+from pliska.aggregation.aggregator import Rule
 from pliska.aggregation.errors import ShapeError
 from pliska.aggregation.parameters import require_count
+from pliska.aggregation.result import Aggregation
 from pliska.aggregation.setting import Given
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from pliska.aggregation.errors import ParameterError, TensorFileError
 
 if TYPE_CHECKING:
-    from pliska.aggregation.aggregator import Aggregation
+    from pliska.aggregation.result import Aggregation
 
 app = typer.Typer(context_settings={"allow_interspersed_args": True})
 

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pliska.aggregation.aggregator import NOBODY, Aggregation, Rule
+from pliska.aggregation.aggregator import NOBODY, Rule
 from pliska.aggregation.engine import fixed_point
 from pliska.aggregation.errors import ShapeError
 from pliska.aggregation.faces import Input, submission
+from pliska.aggregation.result import Aggregation
 
 
 def aggregate_in_fixed_point(

@@ -20,7 +20,8 @@ from pliska.aggregation.engine.statistics import squared_lengths
 
 BLOCK_ELEMENTS = 2**19
 """Values in one column block of all rows: 2 MiB of float32, about a core's share of cache."""
-
+DEVICE_BLOCK_ELEMENTS = 2**24
+"""The same on a GPU, which has to be asked once a block."""
 
 COMPILED_ELEMENTS_MIN = 2**16
 """Fewer values are added before a kernel is found."""
@@ -155,7 +156,9 @@ class Rows:
 
     def spans(self, end: int) -> Iterator[slice]:
         """Cut the columns 0..end into the spans of the blocks."""
-        width = max(1, BLOCK_ELEMENTS // max(1, self.n))
+        is_on_cpu = not self.tensors or self.tensors[0].device.type == "cpu"
+        elements = BLOCK_ELEMENTS if is_on_cpu else DEVICE_BLOCK_ELEMENTS
+        width = max(1, elements // max(1, self.n))
         for start in range(0, end, width):
             yield slice(start, min(start + width, end))
 

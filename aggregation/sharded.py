@@ -16,9 +16,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pliska.aggregation.aggregator import Aggregation, Rule
+from pliska.aggregation.aggregator import Rule
 from pliska.aggregation.errors import ShapeError
 from pliska.aggregation.faces import Submission, canonical
+from pliska.aggregation.result import Aggregation
 from pliska.aggregation.rows import Rows, Shard
 from pliska.aggregation.setting import Given
 
