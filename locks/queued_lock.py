@@ -33,7 +33,7 @@ class QueuedLock:
         self.name = name
         self._session = session
         self._directory = directory
-        self._claim = claim
+        self._value = claim.to_bytes()
         self._rule = rule
 
     def acquire(
@@ -72,7 +72,7 @@ class QueuedLock:
         return self.acquire(timeout_s, cancelled)
 
     def _contender(self) -> Contender:
-        return Contender(self._session, self._directory, self._claim.to_bytes(), self._rule)
+        return Contender(self._session, self._directory, self._value, self._rule)
 
     def _granted(self, contender: Contender) -> Grant:
         return Grant(contender)
