@@ -1,7 +1,6 @@
 """Configuration on every store: one winner, true watches, and nothing lost in an outage."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from pliska.discovery import (
 from pliska.discovery.config_watch import ConfigWatch
 from pliska.locks import Backend
 from services.outage import Outage
+from services.waiting import wait_until
 
 Connect = Callable[[], Backend]
 Follow = Callable[..., ConfigView]
@@ -54,15 +54,6 @@ def follow() -> Iterator[Follow]:
     yield follow_all
     for view in views:
         view.close()
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    until_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > until_s:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def seen(watch: ConfigWatch) -> tuple[int, object]:
@@ -252,7 +243,7 @@ def test_a_watch_sees_revisions_in_order_and_ends_with_the_last(
         list(pool.map(lambda n: [writers[n].set("key", [n, i]) for i in range(25)], range(2)))
     last = config.get("key").revision
     assert last == 50
-    assert eventually(lambda: bool(revisions) and revisions[-1] == last)
+    wait_until(lambda: bool(revisions) and revisions[-1] == last)
     watch.close()
     observer.join(PATIENCE_S)
     assert revisions == sorted(set(revisions))
@@ -286,13 +277,13 @@ def test_in_an_outage_the_last_good_value_is_served_with_its_age(
     assert not view.get("key").is_stale
     line.is_cut = True
     config.set("key", "unseen")
-    assert eventually(lambda: view.get("key").is_stale)
+    wait_until(lambda: view.get("key").is_stale)
     reading = view.get("key")
     assert reading.setting.value == view.value("key") == "good"
     assert "cut the line" in reading.reason
-    assert eventually(lambda: view.get("key").age_s > reading.age_s)
+    wait_until(lambda: view.get("key").age_s > reading.age_s)
     line.is_cut = False
-    assert eventually(lambda: view.value("key") == "unseen")
+    wait_until(lambda: view.value("key") == "unseen")
     assert not view.get("key").is_stale
 
 
@@ -308,11 +299,11 @@ def test_a_bad_value_in_the_store_leaves_the_last_good_one_in_place(
     assert record is not None
     refused = record.value.replace(b'"value":0.5', b'"value":5.5')
     record = backend.update(record.key, refused, record.modified)
-    assert eventually(lambda: view.get("key").is_stale)
+    wait_until(lambda: view.get("key").is_stale)
     assert view.get("key").setting == good
     assert "5.5 is above the maximum" in view.get("key").reason
     backend.update(record.key, b"no JSON at all", record.modified)
-    assert eventually(lambda: "is not JSON" in view.get("key").reason)
+    wait_until(lambda: "is not JSON" in view.get("key").reason)
     assert watch.next(0) is None
     assert view.value("key") == 0.5
 
@@ -324,7 +315,7 @@ def test_a_store_that_is_suddenly_empty_does_not_wipe_what_is_known(
     view = follow(backend)
     assert view.wait_until_known(PATIENCE_S)
     backend.delete("config/values/key")
-    assert eventually(lambda: view.get("key").is_stale)
+    wait_until(lambda: view.get("key").is_stale)
     assert view.value("key") == 1
 
 
@@ -334,7 +325,7 @@ def test_a_process_that_starts_in_an_outage_begins_with_its_snapshot(
     config.set("key", "kept")
     snapshot = tmp_path / "config.json"
     first = follow(line, snapshot)
-    assert eventually(snapshot.exists)
+    wait_until(snapshot.exists)
     first.close()
     line.is_cut = True
     second = follow(line, snapshot)

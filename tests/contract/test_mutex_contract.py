@@ -25,6 +25,8 @@ from pliska.locks import (
     SessionLostError,
     StaleTokenError,
 )
+from services.counting import CountingListings
+from services.waiting import wait_until
 
 OpenSession = Callable[..., Session]
 CONTENDERS = "locks/m/contenders"
@@ -38,13 +40,6 @@ def mutex(open_session: OpenSession) -> Mutex:
 @pytest.fixture
 def rival(open_session: OpenSession) -> Mutex:
     return Mutex(open_session(), "m")
-
-
-def wait_until(claim: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not claim():
-        assert time.monotonic() < deadline_s, "it did not come true in time"
-        time.sleep(0.002)
 
 
 def contenders(backend: Backend) -> int:
@@ -361,25 +356,6 @@ def test_a_fenced_store_refuses_the_old_holder_after_the_new_one_wrote(
     with pytest.raises(StaleTokenError):
         fenced.write("x", b"old again", old.token)
     assert fenced.read("x") == (new.token, b"newer")
-
-
-class CountingListings:
-    """A client that counts how often the queue is read."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self.count = 0
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._backend, name)
-
-    def list(self, *arguments: object, **named: object) -> object:
-        self.count += 1
-        return self._backend.list(*arguments, **named)  # type: ignore[arg-type]
-
-    def create_and_list(self, *arguments: object, **named: object) -> object:
-        self.count += 1
-        return self._backend.create_and_list(*arguments, **named)  # type: ignore[arg-type]
 
 
 def test_a_release_wakes_only_the_next_in_line(

@@ -20,6 +20,8 @@ from pliska.locks import (
     Session,
     UpgradeRefusedError,
 )
+from services.counting import CountingListings
+from services.waiting import wait_until
 
 OpenSession = Callable[..., Session]
 Another = Callable[[], ReadWriteLock]
@@ -35,13 +37,6 @@ def another(open_session: OpenSession) -> Another:
 @pytest.fixture
 def lock(another: Another) -> ReadWriteLock:
     return another()
-
-
-def wait_until(claim: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not claim():
-        assert time.monotonic() < deadline_s, "it did not come true in time"
-        time.sleep(0.002)
 
 
 def wait_for_contenders(backend: Backend, count: int) -> None:
@@ -289,25 +284,6 @@ def test_a_reader_whose_session_ends_lets_the_writer_in(
         session.close()
         assert writing.result(timeout=20).held
     assert not reading.held
-
-
-class CountingListings:
-    """A client that counts how often the queue is read."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self.count = 0
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._backend, name)
-
-    def list(self, *arguments: object, **named: object) -> object:
-        self.count += 1
-        return self._backend.list(*arguments, **named)  # type: ignore[arg-type]
-
-    def create_and_list(self, *arguments: object, **named: object) -> object:
-        self.count += 1
-        return self._backend.create_and_list(*arguments, **named)  # type: ignore[arg-type]
 
 
 def test_a_reader_who_leaves_wakes_only_the_writer_behind_it(

@@ -1,7 +1,6 @@
 """Services on every store: register, follow, drain, and what outages must not do to them."""
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -23,6 +22,7 @@ from pliska.discovery.service_store import ServiceStore, open_service_store
 from pliska.locks import Backend
 from pliska.locks.backends.service_catalog import CatalogBackend, CatalogEntry
 from services.outage import Outage
+from services.waiting import wait_until
 
 Connect = Callable[[], Backend]
 Register = Callable[..., Registration]
@@ -90,15 +90,6 @@ def scorer(instance_id: str, **fields: object) -> Instance:
     return Instance(service=SERVICE, id=instance_id, address="127.0.0.1", port=80, **fields)  # type: ignore[arg-type]
 
 
-def eventually(holds: Callable[[], bool]) -> bool:
-    until_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > until_s:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 def working(services: ServiceStore) -> list[str]:
     """Ids of the instances that a fresh query finds and that take work."""
     return [each.id for each in services.list(SERVICE).instances if each.takes_work]
@@ -146,7 +137,7 @@ def test_an_instance_of_a_dead_process_goes_and_comes_back_with_its_latest_metad
     registration = enter(scorer("s1", metadata={"model": "old"}), line)
     line.is_cut = True
     registration.update(metadata={"model": "new"})
-    assert eventually(lambda: working(services) == [])
+    wait_until(lambda: working(services) == [])
     assert not registration.is_registered
     line.is_cut = False
     assert registration.wait_until_registered(PATIENCE_S)
@@ -161,7 +152,7 @@ def test_what_was_deregistered_in_an_outage_is_not_resurrected(
     registration.deregister()
     assert "pliska-registration" not in {each.name for each in threading.enumerate()}
     line.is_cut = False
-    assert eventually(lambda: working(services) == [])
+    wait_until(lambda: working(services) == [])
     reads = line.reads
     enter(scorer("s2"))
     assert working(services) == ["s2"]
@@ -174,9 +165,9 @@ def test_an_instance_drained_by_somebody_else_stays_drained_when_its_session_is_
     registration = enter(scorer("s1"), line)
     assert services.drain(SERVICE, "s1").state is InstanceState.DRAINING
     assert working(services) == []
-    assert eventually(lambda: registration.instance.state is InstanceState.DRAINING)
+    wait_until(lambda: registration.instance.state is InstanceState.DRAINING)
     line.is_cut = True
-    assert eventually(lambda: not registration.is_registered)
+    wait_until(lambda: not registration.is_registered)
     line.is_cut = False
     assert registration.wait_until_registered(PATIENCE_S)
     (instance,) = services.list(SERVICE).instances
@@ -222,7 +213,7 @@ def test_removed_by_somebody_else_it_does_not_come_back(
     if isinstance(backend, CatalogBackend):
         # A gap, see `CatalogAnnouncer`: it may as well be its agent that lost the entry.
         backend.service_catalog.deregister(SERVICE, "s1")
-        assert eventually(lambda: working(services) == ["s1"])
+        wait_until(lambda: working(services) == ["s1"])
         return
     backend.delete(f"services/{SERVICE}/s1")
     assert "removed from the store" in (registration.wait_until_ended(PATIENCE_S) or "")
@@ -251,11 +242,11 @@ def test_a_view_follows_what_comes_changes_and_goes(
     assert (view.snapshot.instances, view.snapshot.standing) == ((), Standing.CONFIRMED)
     first = enter(scorer("s1"))
     enter(scorer("s2"))
-    assert eventually(lambda: ids(view) == ["s1", "s2"])
+    wait_until(lambda: ids(view) == ["s1", "s2"])
     first.update(weight=9)
-    assert eventually(lambda: [each.weight for each in view.snapshot.instances] == [9, 1])
+    wait_until(lambda: [each.weight for each in view.snapshot.instances] == [9, 1])
     first.deregister()
-    assert eventually(lambda: ids(view) == ["s2"])
+    wait_until(lambda: ids(view) == ["s2"])
     assert view.snapshot.standing is Standing.CONFIRMED
 
 
@@ -271,14 +262,14 @@ def test_a_view_keeps_the_last_good_list_in_an_outage_and_ends_in_the_true_state
     line.is_cut = True
     first.deregister()
     enter(scorer("s2"))
-    assert eventually(lambda: view.snapshot.standing is Standing.UNREACHABLE)
+    wait_until(lambda: view.snapshot.standing is Standing.UNREACHABLE)
     assert ids(view) == ["s1"]
     assert view.snapshot.is_stale
     assert "cut the line" in view.snapshot.reason
     age_s = view.age_s
-    assert eventually(lambda: view.age_s > age_s)
+    wait_until(lambda: view.age_s > age_s)
     line.is_cut = False
-    assert eventually(lambda: ids(view) == ["s2"] == working(services))
+    wait_until(lambda: ids(view) == ["s2"] == working(services))
     assert not view.snapshot.is_stale
 
 
@@ -288,10 +279,10 @@ def test_an_emptied_service_keeps_its_last_good_list_marked_as_stale(
     registration = enter(scorer("s1"))
     view = follow(backend)
     registration.deregister()
-    assert eventually(lambda: view.snapshot.standing is Standing.EMPTIED)
+    wait_until(lambda: view.snapshot.standing is Standing.EMPTIED)
     assert ids(view) == ["s1"]
     enter(scorer("s2"))
-    assert eventually(lambda: ids(view) == ["s2"])
+    wait_until(lambda: ids(view) == ["s2"])
     assert view.snapshot.standing is Standing.CONFIRMED
 
 
@@ -304,7 +295,7 @@ def test_a_resolver_passes_over_what_drains_and_says_why_nobody_is_left(
     with Resolver(backend) as resolver:
         assert {resolver.resolve(SERVICE).id for _ in range(10)} == {"s2"}
         services.drain(SERVICE, "s2")
-        assert eventually(lambda: ids(resolver.view(SERVICE)) == [])
+        wait_until(lambda: ids(resolver.view(SERVICE)) == [])
         with pytest.raises(NoInstanceError, match="2 draining"):
             resolver.resolve(SERVICE)
 

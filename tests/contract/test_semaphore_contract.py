@@ -19,6 +19,7 @@ from pliska.locks import (
     resize_semaphore,
     semaphore_state,
 )
+from services.waiting import wait_until
 
 OpenSession = Callable[..., Session]
 Another = Callable[[], Semaphore]
@@ -28,13 +29,6 @@ Another = Callable[[], Semaphore]
 def another(open_session: OpenSession) -> Another:
     """Makes one more user of the semaphore, with a session of its own."""
     return lambda: Semaphore(open_session(), "s", 2)
-
-
-def wait_until(claim: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not claim():
-        assert time.monotonic() < deadline_s, "it did not come true in time"
-        time.sleep(0.002)
 
 
 def state(backend: Backend) -> SemaphoreState:

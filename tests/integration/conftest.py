@@ -1,14 +1,17 @@
-"""Sites of their own for tests of real coordinators; no process is left behind."""
+"""Clients, commands and sites of their own for each test; no process is left behind."""
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from training.site import Site
 
+from pliska.locks import Backend, connect
 from pliska.trainer.demo.processes import Processes
+from services.commands import Commands, Run, Start
+from services.lock_process import LockProcess, NewProcess
 
 TESTS = Path(__file__).parents[1]
 PYTHON = Path(sys.executable)
@@ -18,6 +21,51 @@ PYTHON = Path(sys.executable)
 def store_address(tmp_path: Path) -> str:
     """The address of an empty store; a module may put another in its place."""
     return f"embedded:{tmp_path / 'store'}"
+
+
+@pytest.fixture
+def address(store_address: str) -> str:
+    """The store of the clients below; a module may put another in its place."""
+    return store_address
+
+
+@pytest.fixture
+def backend(address: str) -> Iterator[Backend]:
+    backend = connect(address)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def new_process(address: str) -> Iterator[NewProcess]:
+    """Starts a client of locks in a process of its own, which does not outlive the test."""
+    processes: list[LockProcess] = []
+
+    def start_one(lease_s: float = 10.0) -> LockProcess:
+        processes.append(LockProcess(address, lease_s))
+        return processes[-1]
+
+    yield start_one
+    for process in processes:
+        process.end()
+
+
+@pytest.fixture
+def commands(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Commands]:
+    """Runs the installed command on a store of its own; the module's GROUP says which."""
+    commands = Commands(request.module.GROUP, tmp_path)
+    yield commands
+    commands.end()
+
+
+@pytest.fixture
+def start(commands: Commands) -> Start:
+    return commands.start
+
+
+@pytest.fixture
+def run(commands: Commands) -> Run:
+    return commands.run
 
 
 @pytest.fixture

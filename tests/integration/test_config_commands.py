@@ -5,34 +5,14 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pytest
+from services.commands import Run, Start
 
-from services.commands import Commands, Run, Start
-
+GROUP = "config"
 PATIENCE_S = 30.0
-
-
-@pytest.fixture
-def commands(tmp_path: Path) -> Iterator[Commands]:
-    """Runs the installed command on a store of its own, and ends it with the test."""
-    commands = Commands("config", tmp_path)
-    yield commands
-    commands.end()
-
-
-@pytest.fixture
-def start(commands: Commands) -> Start:
-    return commands.start
-
-
-@pytest.fixture
-def run(commands: Commands) -> Run:
-    return commands.run
 
 
 def told(process: subprocess.Popen[str]) -> dict[str, Any]:

@@ -25,13 +25,11 @@ from pliska.locks import (
     connect,
 )
 from services.consul import ConsulServer
-from services.lock_process import LockProcess
+from services.lock_process import NewProcess
 from services.process import ServiceProcess
 
 CONTENDERS = "locks/m/contenders"
 LEASE_S = 1.0
-
-Start = Callable[..., LockProcess]
 
 
 @pytest.fixture
@@ -45,26 +43,6 @@ def agent(own_consul: ConsulServer) -> Iterator[ServiceProcess]:
     assert own_consul.process is not None
     yield own_consul.process
     own_consul.process.thaw()
-
-
-@pytest.fixture
-def backend(address: str) -> Iterator[Backend]:
-    backend = connect(address)
-    yield backend
-    backend.close()
-
-
-@pytest.fixture
-def start(address: str) -> Iterator[Start]:
-    processes: list[LockProcess] = []
-
-    def start_one(lease_s: float = 10.0) -> LockProcess:
-        processes.append(LockProcess(address, lease_s))
-        return processes[-1]
-
-    yield start_one
-    for process in processes:
-        process.end()
 
 
 def wait_for_contenders(backend: Backend, count: int, timeout_s: float = 10.0) -> None:
@@ -157,8 +135,10 @@ def test_closing_a_backend_ends_the_waits_on_a_frozen_agent(
             waiting.result(timeout=2)
 
 
-def test_a_killed_holder_frees_its_lock_within_two_leases(backend: Backend, start: Start) -> None:
-    holder, waiter = start(LEASE_S), start()
+def test_a_killed_holder_frees_its_lock_within_two_leases(
+    backend: Backend, new_process: NewProcess
+) -> None:
+    holder, waiter = new_process(LEASE_S), new_process()
     first = holder.do("acquire", "m", 10)
     waiter.ask("acquire", "m", 20)
     wait_for_contenders(backend, 2)
@@ -171,9 +151,9 @@ def test_a_killed_holder_frees_its_lock_within_two_leases(backend: Backend, star
 
 
 def test_a_holder_stopped_past_its_lease_knows_it_in_its_first_look(
-    backend: Backend, start: Start
+    backend: Backend, new_process: NewProcess
 ) -> None:
-    holder, waiter = start(LEASE_S), start()
+    holder, waiter = new_process(LEASE_S), new_process()
     old = holder.do("acquire", "m", 10)
     holder.do("write", "x", "old")
     waiter.ask("acquire", "m", 20)
@@ -275,8 +255,10 @@ def test_a_stranger_that_overwrites_a_guard_is_not_taken_for_the_holder(
         assert grant.held
 
 
-def test_a_forked_child_is_refused_at_once_and_the_parent_keeps_its_lock(start: Start) -> None:
-    process = start(LEASE_S)
+def test_a_forked_child_is_refused_at_once_and_the_parent_keeps_its_lock(
+    new_process: NewProcess,
+) -> None:
+    process = new_process(LEASE_S)
     process.do("acquire", "m", 10)
     assert process.do("fork") == {"allowed": [], "held": True}
     time.sleep(2 * LEASE_S + 0.2)  # the parent's renewals outlive the child

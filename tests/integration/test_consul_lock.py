@@ -39,13 +39,6 @@ def address(consul: ConsulServer) -> str:
 
 
 @pytest.fixture
-def backend(address: str) -> Iterator[Backend]:
-    backend = connect(address)
-    yield backend
-    backend.close()
-
-
-@pytest.fixture
 def open_lock(address: str) -> Iterator[OpenLock]:
     """Makes the lock of another client."""
     with contextlib.ExitStack() as stack:

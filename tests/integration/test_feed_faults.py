@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,6 +15,7 @@ from pliska.locks.backends.consul_feed import QUERIES_MAX
 from services.consul import ConsulServer
 from services.process import ServiceProcess
 from services.tcp_proxy import TcpProxy
+from services.waiting import wait_until
 from services.zookeeper import ZookeeperServer
 
 PATIENCE_S = 30.0
@@ -37,10 +38,8 @@ def process(server: ZookeeperServer | ConsulServer) -> ServiceProcess:
 
 
 @pytest.fixture
-def backend(server: ZookeeperServer | ConsulServer) -> Iterator[Backend]:
-    backend = connect(server.fresh_address())
-    yield backend
-    backend.close()
+def address(server: ZookeeperServer | ConsulServer) -> str:
+    return server.fresh_address()
 
 
 @pytest.fixture
@@ -59,13 +58,6 @@ def hear_of(feed: ChangeFeed, *paths: str) -> None:
             missing -= feed.wait(until_s - time.monotonic()).keys()
         except LockError:
             time.sleep(0.05)
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    until_s = time.monotonic() + PATIENCE_S
-    while not holds() and time.monotonic() < until_s:
-        time.sleep(0.01)
-    return holds()
 
 
 def test_what_changes_after_a_restart_of_the_server_is_heard_of(
@@ -121,13 +113,13 @@ def test_a_view_outlives_a_frozen_server_and_ends_with_the_truth(
     config = ConfigStore(backend)
     config.set("key", 1)
     with ConfigView(backend) as view:
-        assert eventually(lambda: view.value("key") == 1)
+        wait_until(lambda: view.value("key") == 1)
         process.freeze()
-        assert eventually(lambda: view.get("key").is_stale)
+        wait_until(lambda: view.get("key").is_stale)
         process.thaw()
-        assert eventually(lambda: not view.get("key").is_stale)
+        wait_until(lambda: not view.get("key").is_stale)
         config.set("key", 2)
-        assert eventually(lambda: view.value("key") == 2)
+        wait_until(lambda: view.value("key") == 2)
 
 
 def test_many_paths_take_few_connections_to_consul(consul: ConsulServer) -> None:

@@ -7,57 +7,19 @@ import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pliska.locks import Backend, Mutex, ReadWriteLock, Session, break_lock, connect, lock_queue
+from pliska.locks import Backend, Mutex, ReadWriteLock, Session, break_lock, lock_queue
 from pliska.locks.commands import LOST_EXIT_CODE
+from services.commands import EXECUTABLE, Start
+from services.waiting import wait_until
 
-EXECUTABLE = Path(sys.executable).with_name("pliska")
 NAP = [sys.executable, "-c", "print('runs', flush=True); import time; time.sleep(60)"]
 
-Start = Callable[..., "subprocess.Popen[str]"]
-
-
-@pytest.fixture
-def address(tmp_path: Path) -> str:
-    return f"embedded:{tmp_path / 'store'}"
-
-
-@pytest.fixture
-def backend(address: str) -> Iterator[Backend]:
-    backend = connect(address)
-    yield backend
-    backend.close()
-
-
-@pytest.fixture
-def start(tmp_path: Path, address: str) -> Iterator[Start]:
-    """Starts `pliska lock ...`; whatever is left at the end is killed."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def start_one(*arguments: str) -> "subprocess.Popen[str]":
-        processes.append(
-            subprocess.Popen(
-                [EXECUTABLE, "lock", *arguments],
-                cwd=tmp_path,
-                env={**os.environ, "PLISKA_STORE": address, "NO_COLOR": "1", "COLUMNS": "200"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-        return processes[-1]
-
-    yield start_one
-    for process in processes:
-        process.kill()
-        process.communicate()
+GROUP = "lock"
 
 
 def end(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
@@ -74,13 +36,6 @@ def document(start: Start, *arguments: str) -> Any:
     code, out, err = end(start(*arguments, "-o", "json"))
     assert (code, err) == (0, "")
     return json.loads(out)
-
-
-def wait_until(claim: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 20
-    while not claim():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
 
 
 def is_alive(pid: int) -> bool:

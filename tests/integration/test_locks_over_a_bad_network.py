@@ -46,14 +46,6 @@ def address(server: ZookeeperServer | ConsulServer) -> str:
 
 
 @pytest.fixture
-def near(address: str) -> Iterator[Backend]:
-    """A client with a good connection."""
-    backend = connect(address)
-    yield backend
-    backend.close()
-
-
-@pytest.fixture
 def open_far(
     address: str, server: ZookeeperServer | ConsulServer, proxy: TcpProxy
 ) -> Iterator[OpenFar]:
@@ -78,10 +70,10 @@ def contenders(backend: Backend) -> int:
 
 
 def test_a_holder_cut_off_knows_within_its_lease_and_the_next_gets_the_lock(
-    open_far: OpenFar, near: Backend, proxy: TcpProxy
+    open_far: OpenFar, backend: Backend, proxy: TcpProxy
 ) -> None:
     old = Mutex(open_far(LEASE_S), "m").acquire(timeout_s=10)
-    with Session.open(near) as session, ThreadPoolExecutor(1) as pool:
+    with Session.open(backend) as session, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(Mutex(session, "m").acquire, 30)
         proxy.blackhole()
         cut_s = time.monotonic()
@@ -113,11 +105,11 @@ def test_connections_that_are_reset_cost_no_lock(open_far: OpenFar, proxy: TcpPr
 
 
 def test_a_slow_network_keeps_order_and_timeouts(
-    open_far: OpenFar, near: Backend, proxy: TcpProxy
+    open_far: OpenFar, backend: Backend, proxy: TcpProxy
 ) -> None:
     session = open_far(10.0)
     proxy.delay_s = 0.05
-    with Session.open(near) as other:
+    with Session.open(backend) as other:
         grant = Mutex(other, "m").acquire(timeout_s=10)
         started_s = time.monotonic()
         with pytest.raises(AcquireTimeoutError):
@@ -146,7 +138,7 @@ def test_no_call_waits_longer_than_it_was_told_for_a_network_that_is_dead(
 
 @pytest.mark.parametrize("bytes_", [1, 60, 200, 700])
 def test_an_acquire_that_is_cut_leaves_nothing_behind(
-    open_far: OpenFar, near: Backend, proxy: TcpProxy, bytes_: int
+    open_far: OpenFar, backend: Backend, proxy: TcpProxy, bytes_: int
 ) -> None:
     session = open_far(10.0)
     proxy.cut_after_bytes = bytes_
@@ -157,8 +149,8 @@ def test_an_acquire_that_is_cut_leaves_nothing_behind(
     if grant is not None:
         grant.release()
     deadline_s = time.monotonic() + 10
-    while contenders(near):
+    while contenders(backend):
         assert time.monotonic() < deadline_s, "a record stayed behind"
         time.sleep(0.02)
-    with Session.open(near) as other:
+    with Session.open(backend) as other:
         assert Mutex(other, "m").acquire(timeout_s=5).held

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,38 +18,11 @@ from pliska.locks import (
     connect,
     current_leader,
 )
-from services.lock_process import LockProcess
-
-Start = Callable[..., LockProcess]
+from services.lock_process import NewProcess
 
 
-@pytest.fixture
-def address(tmp_path: Path) -> str:
-    return f"embedded:{tmp_path / 'store'}"
-
-
-@pytest.fixture
-def backend(address: str) -> Iterator[Backend]:
-    backend = connect(address)
-    yield backend
-    backend.close()
-
-
-@pytest.fixture
-def start(address: str) -> Iterator[Start]:
-    processes: list[LockProcess] = []
-
-    def start_one(lease_s: float = 10.0) -> LockProcess:
-        processes.append(LockProcess(address, lease_s))
-        return processes[-1]
-
-    yield start_one
-    for process in processes:
-        process.end()
-
-
-def test_a_killed_holder_frees_its_lock_at_once(backend: Backend, start: Start) -> None:
-    holder, waiter = start(lease_s=30), start(lease_s=30)
+def test_a_killed_holder_frees_its_lock_at_once(backend: Backend, new_process: NewProcess) -> None:
+    holder, waiter = new_process(lease_s=30), new_process(lease_s=30)
     first = holder.do("acquire", "m", 10)
     waiter.ask("acquire", "m", 20)
     while len(backend.list("locks/m/contenders").records) < 2:
@@ -62,8 +34,10 @@ def test_a_killed_holder_frees_its_lock_at_once(backend: Backend, start: Start) 
     assert second["token"] > first["token"]
 
 
-def test_a_try_right_after_a_kill_finds_the_lock_free(backend: Backend, start: Start) -> None:
-    holder = start(lease_s=30)
+def test_a_try_right_after_a_kill_finds_the_lock_free(
+    backend: Backend, new_process: NewProcess
+) -> None:
+    holder = new_process(lease_s=30)
     holder.do("acquire", "m", 10)
     with Session.open(backend) as session:
         assert Mutex(session, "m").try_acquire() is None
@@ -74,8 +48,8 @@ def test_a_try_right_after_a_kill_finds_the_lock_free(backend: Backend, start: S
         assert grant.held
 
 
-def test_a_killed_leader_is_replaced_at_once(backend: Backend, start: Start) -> None:
-    leader, standby = start(lease_s=30), start(lease_s=30)
+def test_a_killed_leader_is_replaced_at_once(backend: Backend, new_process: NewProcess) -> None:
+    leader, standby = new_process(lease_s=30), new_process(lease_s=30)
     first = leader.do("campaign", "job", "c1")
     standby.ask("campaign", "job", "c2")
     while len(backend.list("elections/job/contenders").records) < 2:
@@ -91,9 +65,9 @@ def test_a_killed_leader_is_replaced_at_once(backend: Backend, start: Start) -> 
 
 
 def test_a_holder_stopped_past_its_lease_knows_it_in_its_first_look(
-    backend: Backend, start: Start
+    backend: Backend, new_process: NewProcess
 ) -> None:
-    holder = start(lease_s=1.0)
+    holder = new_process(lease_s=1.0)
     old = holder.do("acquire", "m", 10)
     assert holder.do("write", "x", "before") == {}
     holder.signal(signal.SIGSTOP)
@@ -113,8 +87,10 @@ def test_a_holder_stopped_past_its_lease_knows_it_in_its_first_look(
     assert FencedStore(backend, "fenced").read("x") == (new.token, b"new holder")
 
 
-def test_a_stopped_waiter_does_not_stop_the_others(backend: Backend, start: Start) -> None:
-    holder, stopped = start(), start(lease_s=0.5)
+def test_a_stopped_waiter_does_not_stop_the_others(
+    backend: Backend, new_process: NewProcess
+) -> None:
+    holder, stopped = new_process(), new_process(lease_s=0.5)
     holder.do("acquire", "m", 10)
     stopped.ask("acquire", "m", 20)
     while len(backend.list("locks/m/contenders").records) < 2:
@@ -125,10 +101,10 @@ def test_a_stopped_waiter_does_not_stop_the_others(backend: Backend, start: Star
         assert Mutex(session, "m").acquire(timeout_s=10).held
 
 
-def test_tokens_grow_across_processes_and_restarts(address: str, start: Start) -> None:
+def test_tokens_grow_across_processes_and_restarts(address: str, new_process: NewProcess) -> None:
     tokens = []
     for restart in range(3):
-        process = start()
+        process = new_process()
         tokens.append(process.do("acquire", "m", 10)["token"])
         process.signal(signal.SIGKILL if restart % 2 else signal.SIGTERM)
         process.process.wait()
@@ -139,8 +115,8 @@ def test_tokens_grow_across_processes_and_restarts(address: str, start: Start) -
     assert tokens == sorted(set(tokens))
 
 
-def test_four_processes_share_a_lock_fairly(start: Start) -> None:
-    processes = [start() for _ in range(4)]
+def test_four_processes_share_a_lock_fairly(new_process: NewProcess) -> None:
+    processes = [new_process() for _ in range(4)]
     for process in processes:
         process.ask("churn", "m", 2)
     turns = [process.answer()["tokens"] for process in processes]
@@ -152,8 +128,8 @@ def test_four_processes_share_a_lock_fairly(start: Start) -> None:
     assert all(tokens == sorted(tokens) for tokens in turns)
 
 
-def test_writers_in_tight_loops_do_not_starve_each_other(start: Start) -> None:
-    processes = [start() for _ in range(3)]
+def test_writers_in_tight_loops_do_not_starve_each_other(new_process: NewProcess) -> None:
+    processes = [new_process() for _ in range(3)]
     for process in processes:
         process.ask("write_often", "often", 2)
     answers = [process.answer() for process in processes]
@@ -162,8 +138,10 @@ def test_writers_in_tight_loops_do_not_starve_each_other(start: Start) -> None:
     assert max(answer["slowest_s"] for answer in answers) < 1, answers
 
 
-def test_a_forked_child_is_refused_at_once_and_the_parent_keeps_its_lock(start: Start) -> None:
-    process = start(lease_s=1.0)
+def test_a_forked_child_is_refused_at_once_and_the_parent_keeps_its_lock(
+    new_process: NewProcess,
+) -> None:
+    process = new_process(lease_s=1.0)
     process.do("acquire", "m", 10)
     assert process.do("fork") == {"allowed": [], "held": True}
     time.sleep(1.2)  # the parent's renewals and record locks outlive the child
@@ -192,8 +170,10 @@ def test_a_writer_stopped_in_its_turn_costs_others_their_time_and_nothing_else(
     backend.create("a", b"", timeout_s=5)
 
 
-def test_epochs_grow_while_two_processes_take_turns_to_lead(backend: Backend, start: Start) -> None:
-    process = start()
+def test_epochs_grow_while_two_processes_take_turns_to_lead(
+    backend: Backend, new_process: NewProcess
+) -> None:
+    process = new_process()
     epochs = []
     with Session.open(backend) as session:
         mine = Election(session, "job", "mine")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pliska.locks import AcquireTimeoutError, Backend, FencedStore, Mutex, Session, connect
+from pliska.locks import AcquireTimeoutError, Backend, FencedStore, Mutex, Session
 from services.consul import ConsulServer
 from services.lock_process import LockProcess
 from services.missing import ServiceMissingError, skip_or_fail
@@ -40,14 +40,6 @@ def address(server: ZookeeperServer | ConsulServer) -> str:
 
 
 @pytest.fixture
-def near(address: str) -> Iterator[Backend]:
-    """A client whose link is never touched."""
-    backend = connect(address)
-    yield backend
-    backend.close()
-
-
-@pytest.fixture
 def far(
     namespace: NetworkNamespace, server: ZookeeperServer | ConsulServer, address: str
 ) -> Iterator[LockProcess]:
@@ -60,11 +52,11 @@ def far(
 
 
 def test_a_holder_whose_link_is_down_has_lost_before_the_next_one_holds(
-    far: LockProcess, near: Backend, namespace: NetworkNamespace
+    far: LockProcess, backend: Backend, namespace: NetworkNamespace
 ) -> None:
     first = far.do("acquire", "m", 10)
     far.do("write", "x", "mine")
-    with Session.open(near) as session:
+    with Session.open(backend) as session:
         namespace.pull()
         pulled_s = time.monotonic()
         with pytest.raises(AcquireTimeoutError):
@@ -76,7 +68,7 @@ def test_a_holder_whose_link_is_down_has_lost_before_the_next_one_holds(
         assert not look["held"]
         assert look["lost"]
         assert grant.token > first["token"]
-        FencedStore(near, "fenced").write("x", b"theirs", grant.token)
+        FencedStore(backend, "fenced").write("x", b"theirs", grant.token)
         namespace.plug_in()
         assert far.do("look")["lost"]
         assert "error" in far.do("write", "x", "late")
@@ -84,7 +76,7 @@ def test_a_holder_whose_link_is_down_has_lost_before_the_next_one_holds(
 
 
 def test_a_link_that_is_down_for_less_than_the_lease_costs_no_lock(
-    far: LockProcess, near: Backend, namespace: NetworkNamespace
+    far: LockProcess, backend: Backend, namespace: NetworkNamespace
 ) -> None:
     first = far.do("acquire", "m", 10)
     namespace.pull()
@@ -95,5 +87,5 @@ def test_a_link_that_is_down_for_less_than_the_lease_costs_no_lock(
         assert far.do("look") == {"held": True, "lost": False}
         time.sleep(LEASE_S / 10)
     assert far.do("release")["released"]
-    with Session.open(near) as session, Mutex(session, "m").hold(timeout_s=5) as grant:
+    with Session.open(backend) as session, Mutex(session, "m").hold(timeout_s=5) as grant:
         assert grant.token > first["token"]

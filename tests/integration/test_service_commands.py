@@ -6,33 +6,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
+from services.commands import Run, Start
 
-from services.commands import Commands, Run, Start
-
+GROUP = "service"
 PATIENCE_S = 30.0
-
-
-@pytest.fixture
-def commands(tmp_path: Path) -> Iterator[Commands]:
-    """Runs the installed command on a store of its own, and ends it with the test."""
-    commands = Commands("service", tmp_path)
-    yield commands
-    commands.end()
-
-
-@pytest.fixture
-def start(commands: Commands) -> Start:
-    return commands.start
-
-
-@pytest.fixture
-def run(commands: Commands) -> Run:
-    return commands.run
 
 
 def first_line(process: subprocess.Popen[str]) -> str:

@@ -8,7 +8,9 @@ which may kill and freeze them.
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -18,6 +20,8 @@ from services.consul import ConsulServer
 from services.missing import ServiceMissingError, skip_or_fail
 from services.process import ServiceProcess
 from services.zookeeper import ZookeeperServer
+
+ServerT = TypeVar("ServerT", ZookeeperServer, ConsulServer)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -55,41 +59,28 @@ def zookeeper(
     if named:
         yield ZookeeperServer(named, None)
         return
-    jars = request.getfixturevalue("zookeeper_jars")
-    server = zookeeper_service.start_one(tmp_path_factory.mktemp("zookeeper"), jars)
-    yield server
-    server.process.kill()
+    yield from _one_zookeeper(request.getfixturevalue("zookeeper_jars"), tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def own_zookeeper(
     zookeeper_jars: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ZookeeperServer]:
-    server = zookeeper_service.start_one(tmp_path_factory.mktemp("zookeeper"), zookeeper_jars)
-    yield server
-    server.process.kill()
+    yield from _one_zookeeper(zookeeper_jars, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def zookeeper_ensemble(
     zookeeper_jars: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sequence[ZookeeperServer]]:
-    directory = tmp_path_factory.mktemp("zookeeper-ensemble")
-    ensemble = zookeeper_service.start_ensemble(directory, zookeeper_jars)
-    yield ensemble
-    for server in ensemble:
-        server.process.kill()
+    yield from _three_zookeepers(zookeeper_jars, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def own_zookeeper_ensemble(
     zookeeper_jars: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sequence[ZookeeperServer]]:
-    directory = tmp_path_factory.mktemp("zookeeper-ensemble")
-    ensemble = zookeeper_service.start_ensemble(directory, zookeeper_jars)
-    yield ensemble
-    for server in ensemble:
-        server.process.kill()
+    yield from _three_zookeepers(zookeeper_jars, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
@@ -100,29 +91,49 @@ def consul(
     if named:
         yield ConsulServer(named, None)
         return
-    program = request.getfixturevalue("consul_binary")
-    server = consul_service.start_one(tmp_path_factory.mktemp("consul"), program)
-    yield server
-    server.process.kill()
+    yield from _one_consul(request.getfixturevalue("consul_binary"), tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def own_consul(
     consul_binary: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ConsulServer]:
-    server = consul_service.start_one(tmp_path_factory.mktemp("consul"), consul_binary)
-    yield server
-    server.process.kill()
+    yield from _one_consul(consul_binary, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def consul_servers(
     consul_binary: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sequence[ConsulServer]]:
-    servers = consul_service.start_three(tmp_path_factory.mktemp("consul-three"), consul_binary)
+    directory = tmp_path_factory.mktemp("consul-three")
+    with _ending(consul_service.start_three(directory, consul_binary)) as servers:
+        yield servers
+
+
+def _one_zookeeper(jars: str, factory: pytest.TempPathFactory) -> Iterator[ZookeeperServer]:
+    with _ending([zookeeper_service.start_one(factory.mktemp("zookeeper"), jars)]) as (server,):
+        yield server
+
+
+def _three_zookeepers(
+    jars: str, factory: pytest.TempPathFactory
+) -> Iterator[Sequence[ZookeeperServer]]:
+    directory = factory.mktemp("zookeeper-ensemble")
+    with _ending(zookeeper_service.start_ensemble(directory, jars)) as ensemble:
+        yield ensemble
+
+
+def _one_consul(program: Path, factory: pytest.TempPathFactory) -> Iterator[ConsulServer]:
+    with _ending([consul_service.start_one(factory.mktemp("consul"), program)]) as (server,):
+        yield server
+
+
+@contextmanager
+def _ending(servers: Sequence[ServerT]) -> Iterator[Sequence[ServerT]]:
+    """Kill the servers in the end."""
     yield servers
-    for server in servers:
-        server.process.kill()
+    for process in _processes(servers):
+        process.kill()
 
 
 def _processes(used: object) -> list[ServiceProcess]:

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import uuid
-from types import TracebackType
 from typing import Self
 
 from services.missing import ServiceMissingError
@@ -67,12 +66,7 @@ class NetworkNamespace:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
 

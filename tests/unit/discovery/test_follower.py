@@ -1,6 +1,5 @@
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -24,6 +23,7 @@ from pliska.locks import (
 )
 from pliska.locks.backends.memory import MemoryBackend
 from pliska.locks.backends.memory_store import MemoryStore
+from services.waiting import wait_until
 
 
 def test_an_answer_that_is_not_older_is_taken() -> None:
@@ -100,24 +100,17 @@ def follower(backend: MemoryBackend) -> Iterator[Follower]:
     follower.close()
 
 
-def eventually(holds: Callable[[], bool]) -> bool:
-    until_s = time.monotonic() + 10
-    while not holds() and time.monotonic() < until_s:
-        time.sleep(0.002)
-    return holds()
-
-
 def test_a_copy_is_read_at_once_and_then_for_what_changed(
     follower: Follower, backend: MemoryBackend
 ) -> None:
     diary = Diary("d", range(1, 100))
     follower.keep(diary.copy)
-    assert eventually(lambda: diary.taken == [1])
+    wait_until(lambda: diary.taken == [1])
     backend.create("d/a", b"")
-    assert eventually(lambda: diary.taken == [1, 2])
+    wait_until(lambda: diary.taken == [1, 2])
     backend.create("other/a", b"")
     backend.create("d/b", b"")
-    assert eventually(lambda: diary.taken == [1, 2, 3])
+    wait_until(lambda: diary.taken == [1, 2, 3])
     assert diary.read_keys == [None, frozenset({"d/a"}), frozenset({"d/b"})]
 
 
@@ -129,9 +122,9 @@ def test_an_outage_is_told_to_all_and_made_up_for_by_reading_everything(
     one, other = Diary("d", script), Diary("e", range(1, 100))
     follower.keep(one.copy)
     follower.keep(other.copy)
-    assert eventually(lambda: one.taken == [1] and other.taken == [1])
+    wait_until(lambda: one.taken == [1] and other.taken == [1])
     backend.create("d/a", b"")
-    assert eventually(lambda: one.taken[-1] >= 2 and other.taken[-1] >= 2)
+    wait_until(lambda: one.taken[-1] >= 2 and other.taken[-1] >= 2)
     assert one.missed == other.missed == ["away"] * len(one.missed)
     assert one.read_keys[:2] == [None, frozenset({"d/a"})]
     assert one.read_keys[2:4] == [None, None]
@@ -143,7 +136,7 @@ def test_what_is_wrong_with_one_copy_is_no_outage(
     refused, other = Diary("d", [AccessDeniedError("not yours"), 5]), Diary("e", range(1, 100))
     follower.keep(refused.copy)
     follower.keep(other.copy)
-    assert eventually(lambda: refused.taken == [5])
+    wait_until(lambda: refused.taken == [5])
     assert (refused.missed, other.missed) == (["not yours"], [])
     assert refused.read_keys == [None, None]
 
@@ -151,9 +144,9 @@ def test_what_is_wrong_with_one_copy_is_no_outage(
 def test_an_older_answer_is_not_handed_over(follower: Follower, backend: MemoryBackend) -> None:
     diary = Diary("d", [7, 6, 8])
     follower.keep(diary.copy)
-    assert eventually(lambda: diary.taken == [7])
+    wait_until(lambda: diary.taken == [7])
     backend.create("d/a", b"")
-    assert eventually(lambda: diary.taken == [7, 8])
+    wait_until(lambda: diary.taken == [7, 8])
     assert diary.missed == ["revision 6 is older than 7, which was seen before"]
 
 
@@ -170,15 +163,15 @@ def test_nothing_is_handed_over_once_forgotten_or_closed(
     gone, kept = Diary("d", range(1, 100)), Diary("e", range(1, 100))
     follower.keep(gone.copy)
     follower.keep(kept.copy)
-    assert eventually(lambda: gone.taken == [1] and kept.taken == [1])
+    wait_until(lambda: gone.taken == [1] and kept.taken == [1])
     follower.forget(gone.copy)
     backend.create("d/a", b"")
     backend.create("e/a", b"")
-    assert eventually(lambda: kept.taken == [1, 2])
+    wait_until(lambda: kept.taken == [1, 2])
     assert gone.taken == [1]
     follower.close()
     backend.create("e/b", b"")
-    assert eventually(lambda: "test-follower" not in {t.name for t in threading.enumerate()})
+    wait_until(lambda: "test-follower" not in {t.name for t in threading.enumerate()})
     assert kept.taken == [1, 2]
 
 
@@ -187,8 +180,8 @@ def test_a_thousand_copies_take_one_thread(follower: Follower, backend: MemoryBa
     threads = threading.active_count()
     for diary in diaries:
         follower.keep(diary.copy)
-    assert eventually(lambda: all(diary.taken == [1] for diary in diaries))
+    wait_until(lambda: all(diary.taken == [1] for diary in diaries))
     for number in range(1000):
         backend.create(f"d{number}/a", b"")
-    assert eventually(lambda: all(diary.taken == [1, 2] for diary in diaries))
+    wait_until(lambda: all(diary.taken == [1, 2] for diary in diaries))
     assert threading.active_count() == threads + 1

@@ -1,7 +1,7 @@
 """Sessions on a clock that the test moves and a store that the test can hang."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,6 +16,7 @@ from pliska.locks import (
 from pliska.locks.backends.memory import MemoryBackend
 from pliska.locks.backends.memory_store import MemoryStore
 from pliska.locks.lease import LEASE_S_MAX, LEASE_S_MIN
+from services.waiting import wait_until
 
 
 class FrozenStore(MemoryBackend):
@@ -73,15 +74,6 @@ def backend(store: MemoryStore) -> Iterator[FrozenStore]:
 def session(backend: FrozenStore, clock: ManualClock) -> Iterator[Session]:
     with Session.open(backend, 9.0, clock) as session:
         yield session
-
-
-def wait_until(claim: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(2000):
-        if claim():
-            return
-        pause.wait(0.005)
-    pytest.fail("it did not come true in time")
 
 
 def test_renewals_keep_the_session_alive_beyond_its_lease(
