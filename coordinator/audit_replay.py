@@ -6,6 +6,7 @@ must come out as the commit record has it, bit for bit on the same type of
 device; what does not is named. Several rounds in a row are replayed on one model.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -26,6 +27,9 @@ from pliska.coordinator.training_state import vector_digest
 from pliska.coordinator.update_log import UpdateLog
 from pliska.coordinator.wire import GradientHeader, peek
 from pliska.coordinator.wire.job import Job
+
+SCORE_TOLERANCE = 1e-6
+"""Scores and margins that are closer than this, as a share of themselves, are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +168,26 @@ def _differs(what: str, found: bytes, expected: bytes) -> str:
 def _report_differences(
     aggregation: Aggregation[torch.Tensor], record: CommitRecord
 ) -> Iterator[str]:
-    """Compare what the rule says of each worker with what the record has."""
-    said = {
-        entry.worker: (entry.verdict.value, entry.weight, entry.score, entry.margin)
-        for entry in aggregation.report
-    }
+    """Compare what the rule says of each worker with what the record has.
+
+    Verdicts and weights must be equal. Scores and margins explain them, and their
+    last digits follow the number of threads that measured the distances.
+    """
+    said = {entry.worker: entry for entry in aggregation.report}
     for each in record.contributions:
-        recorded = (each.verdict, each.weight, each.score, each.margin)
-        found = said.get(each.worker)
-        if found != recorded:
-            yield f"verdict on {each.worker}: {found}, but the record has {recorded}"
+        entry = said.get(each.worker)
+        if entry is None or (entry.verdict.value, entry.weight) != (each.verdict, each.weight):
+            found = "nothing" if entry is None else f"{entry.verdict.value}, {entry.weight:.6g}"
+            yield (
+                f"verdict on {each.worker}: {found}, "
+                f"but the record has {each.verdict}, {each.weight:.6g}"
+            )
+        elif not (_is_close(entry.score, each.score) and _is_close(entry.margin, each.margin)):
+            yield (
+                f"score of {each.worker}: {entry.score:.6g}, margin {entry.margin:.6g}, "
+                f"but the record has {each.score:.6g}, {each.margin:.6g}"
+            )
+
+
+def _is_close(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=SCORE_TOLERANCE, abs_tol=SCORE_TOLERANCE)

@@ -125,7 +125,12 @@ def test_false_verdict_on_a_worker_is_named(job: Audited) -> None:
         reissued(job, 3, contributions=(*others, replace(liar, score=1.0, weight=0.1)))
     )
     (difference,) = found.differences
-    assert difference.startswith("verdict on w5: ")
+    assert difference.startswith("verdict on w5: outvoted, 0, but the record has outvoted, 0.1")
+    (found,) = replaying(job).rounds(
+        reissued(job, 3, contributions=(*others, replace(liar, score=1.0)))
+    )
+    (difference,) = found.differences
+    assert difference.startswith("score of w5: ")
 
 
 def test_another_optimizer_than_was_run_comes_out_different(job: Audited) -> None:
