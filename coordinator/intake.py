@@ -243,7 +243,7 @@ class Intake:
         was_settled = self.driver.acceptable().recent.settled(header.round, header.worker)
         if refusal.code is not ReplyCode.STALE_ROUND or ago_s is None or was_settled:
             return refusal.reason
-        return f"arrived {ago_s:.3f} s after round {header.round} closed"
+        return f"arrived {ago_s:.3f} s after round {header.round} closed: {refusal.reason}"
 
     def _answer(self, verified: Verified[GradientHeader], code: ReplyCode, reason: str) -> Reply:
         """Answer a verified message with a receipt."""

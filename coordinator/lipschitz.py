@@ -64,7 +64,7 @@ class LipschitzFilter:
 
     def prime(self, candidates: Sequence[Candidate]) -> None:
         """Compare with these gradients from now on; all others are forgotten."""
-        self._state = KardamState()
+        self._state = KardamState(self._state.coefficients)
         self._references = {}
         for candidate in candidates:
             self._refer_to(candidate)

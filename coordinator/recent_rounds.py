@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pliska.aggregation.report import Verdict
+from pliska.coordinator.combination import FILTER
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
 from pliska.coordinator.errors import MissingObjectError
 from pliska.coordinator.update_log import UpdateLog
@@ -83,10 +84,14 @@ class RecentRounds:
         return self._settled.get((round_number, worker))
 
     def accepted(self, count: int) -> tuple[str, ...]:
-        """Return whose gradients were kept last, at most so many, oldest first."""
+        """Return whose gradients passed the Lipschitz filter last, at most so many, oldest first.
+
+        Rounds that a rule decided are left out: there nobody stands alone.
+        """
         newest = (
             each.worker
             for record in reversed(self._records)
+            if record.rule == FILTER
             for each in reversed(record.contributions)
             if each.verdict == Verdict.KEPT
         )

@@ -96,8 +96,10 @@ def next_tick(state: RoundState, options: RoundOptions) -> float | None:
         shortage = _next_gathering(state, options).shortage_of_workers(len(state.present))
         return state.since + options.soft_deadline_s if shortage is None else None
     if state.phase is Phase.COLLECTING:
-        is_short = _gathering(state, options).shortage(_rows(state, options)) is not None
-        return state.since + (options.deadline_s if is_short else state.soft_deadline_s)
+        gathering = _gathering(state, options)
+        is_short = gathering.shortage(_rows(state, options)) is not None
+        waits_on = is_short and not gathering.is_filtered
+        return state.since + (options.deadline_s if waits_on else state.soft_deadline_s)
     return None
 
 
@@ -218,9 +220,11 @@ def _close_when_ready(state: RoundState, now: float, options: RoundOptions) -> S
     if shortage is None:
         is_due = not outstanding or age >= state.soft_deadline_s
         return _seal(state, now, options) if gathering.is_full(rows) or is_due else Step(state)
-    is_over = age >= options.deadline_s
-    if gathering.is_filtered and (is_over or (state.slots and not outstanding)):
+    if gathering.is_filtered and (
+        age >= state.soft_deadline_s or (state.slots and not outstanding)
+    ):
         return _prime_again(state, now, options)
+    is_over = age >= options.deadline_s
     joined = any(
         state.members.get(worker) != incarnation and _is_unsettled(state, worker)
         for worker, incarnation in state.present.items()

@@ -241,5 +241,7 @@ class Lead:
 
     async def committed(self, version: int) -> None:
         """Wait until this version is published."""
-        published = await self.leading.publisher.newer_than(version - 1, PATIENCE_S)
-        assert published is not None
+        async with asyncio.timeout(PATIENCE_S):
+            # A recall sends away who waits, before there is a version.
+            while await self.leading.publisher.newer_than(version - 1, PATIENCE_S) is None:
+                pass

@@ -8,8 +8,9 @@ from training.toy_job import toy_job
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import DamagedStateError, JobConflictError
+from pliska.coordinator.mode import Mode, ModeSetting
 from pliska.coordinator.wire.job import JobFileError, parse_job
-from pliska.locks import Election, Session, connect
+from pliska.locks import ConflictError, Election, Session, connect
 
 
 @pytest.fixture
@@ -79,3 +80,35 @@ def test_version_is_zero_before_the_first_commit_and_nonsense_is_damage(
     directory.backend.create(directory.commit_key, b"nonsense")
     with pytest.raises(DamagedStateError):
         directory.committed_version()
+
+
+def test_mode_is_the_jobs_until_it_is_switched(directory: JobDirectory) -> None:
+    job = toy_job(more='[mode]\nstart = "hybrid"')
+    assert directory.mode(job) == ModeSetting(Mode.HYBRID)
+    asked = directory.switch_mode(job, Mode.ASYNCHRONOUS, "ann: slow disks")
+    assert directory.mode(job) == asked == ModeSetting(Mode.ASYNCHRONOUS, 1, "ann: slow disks")
+
+
+def test_mode_that_stands_already_is_not_switched_again(directory: JobDirectory) -> None:
+    job = toy_job()
+    assert directory.switch_mode(job, Mode.SYNCHRONOUS, "ann").mode_epoch == 0
+    directory.switch_mode(job, Mode.HYBRID, "ann")
+    assert directory.switch_mode(job, Mode.HYBRID, "bob").reason == "ann"
+
+
+def test_of_two_who_switch_at_once_one_is_told(
+    directory: JobDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = toy_job()
+    directory.switch_mode(job, Mode.HYBRID, "ann")
+    stale = directory.backend.get(directory.mode_key)
+    directory.switch_mode(job, Mode.SYNCHRONOUS, "bob")
+    monkeypatch.setattr(directory.backend, "get", lambda _key: stale)
+    with pytest.raises(ConflictError):
+        directory.switch_mode(job, Mode.ASYNCHRONOUS, "cay")
+
+
+def test_mode_that_cannot_be_read_is_an_error_and_never_a_guess(directory: JobDirectory) -> None:
+    directory.backend.create(directory.mode_key, b"?")
+    with pytest.raises(DamagedStateError, match="pliska job mode"):
+        directory.mode(toy_job())

@@ -33,3 +33,15 @@ async def test_closing_sends_away_who_waits_and_who_comes_later() -> None:
     assert await waiting is None
     assert await publisher.newer_than(5, 60.0) is None
     assert await publisher.newer_than(4, 60.0) == version(5)
+
+
+async def test_recall_sends_those_away_who_wait_and_nobody_who_comes_later() -> None:
+    publisher = Publisher(version(1))
+    waiting = [asyncio.create_task(publisher.newer_than(1, 60.0)) for _ in range(2)]
+    await asyncio.sleep(0)
+    await publisher.recall()
+    assert await asyncio.gather(*waiting) == [None, None]
+    later = asyncio.create_task(publisher.newer_than(1, 60.0))
+    await asyncio.sleep(0)
+    await publisher.publish(version(2))
+    assert await later == version(2)

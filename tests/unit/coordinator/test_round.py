@@ -37,7 +37,6 @@ from pliska.coordinator.round_state import (
 from pliska.coordinator.wire import ReplyCode
 
 
-
 def options_of(
     *, quorum: int = 3, rounds: int = 2, hybrid: Gathering | None = None, buffers: int = 1
 ) -> RoundOptions:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -10,12 +10,18 @@ import pytest
 import torch
 from training.leadership import PATIENCE_S, Lead
 
-from pliska.coordinator.client import CoordinatorClient, JobDirectory, Leader, Membership
+from pliska.coordinator.client import (
+    CoordinatorClient,
+    JobDirectory,
+    Leader,
+    Membership,
+    Version,
+)
 from pliska.coordinator.computation import Computation
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ProtocolError
 from pliska.coordinator.round_state import Phase
-from pliska.coordinator.wire import Reply, ReplyCode
+from pliska.coordinator.wire import Buffer, GradientHeader, Reply, ReplyCode, Signed, peek
 from pliska.coordinator.wire.tls import self_signed
 from pliska.locks import Election, Leadership, Session, StoreUnavailableError
 from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
@@ -199,3 +205,65 @@ async def test_reply_that_will_not_change_ends_the_worker(lead_toy: LeadToy) -> 
     for code in (ReplyCode.OLD_INCARNATION, ReplyCode.KEY_REVOKED, ReplyCode.SCHEMA):
         with pytest.raises(WorkerRefusedError, match=code):
             worker._wait_after(Reply(code=code, reason="so"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "buffers"), [("hybrid", 0), ("asynchronous", 0), ("asynchronous", 1)]
+)
+async def test_workers_train_a_job_to_its_end_in_every_mode(
+    lead_toy: LeadToy, mode: str, buffers: int
+) -> None:
+    more = f'[mode]\nstart = "{mode}"\n[asynchronous]\nbuffers = {buffers}'
+    times = {"soft_deadline_s": 0.3, "deadline_s": 3.0}
+    rule = 'name = "trimmed-mean", f = 1'
+    lead = lead_toy(count=12, workers=5, quorum=4, rule=rule, more=more, **times)
+    async with lead.serving(), lead.running() as running, asyncio.timeout(PATIENCE_S):
+        workers = [worker_of(lead, f"w{number}").run() for number in range(5)]
+        assert await asyncio.gather(*workers) == [12] * 5
+        assert await running is Phase.FINISHED
+
+
+class Scripted:
+    """A coordinator's client whose replies to gradients are written down."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.replies = list(replies)
+        self.pushed: list[bytes] = []
+
+    async def push(self, frame: Iterable[Buffer]) -> Reply:
+        self.pushed.append(b"".join(bytes(piece) for piece in frame))
+        return self.replies.pop(0)
+
+
+async def delivered(lead: Lead, *replies: Reply) -> tuple[Reply, list[GradientHeader]]:
+    """Deliver a gradient for version 0; return the last reply and the headers that were sent."""
+    worker = worker_of(lead, "w1")
+    worker._base = Version(version=0, epoch=1, mode_epoch=0, digest=bytes(32), is_final=False)
+    client = Scripted(*replies)
+    membership = Membership("token", 1.0, 1)
+    reply = await worker._deliver(client, membership)  # type: ignore[arg-type]
+    headers = []
+    for frame in client.pushed:
+        length = int.from_bytes(frame[:4])
+        headers.append(peek(Signed.from_bytes(frame[4 : 4 + length]), GradientHeader).claim)
+    return reply, headers
+
+
+async def test_gradient_is_signed_again_for_the_mode_that_the_reply_names(
+    lead_toy: LeadToy,
+) -> None:
+    told = Reply(code=ReplyCode.STALE_MODE, mode="hybrid", mode_epoch=3)
+    reply, headers = await delivered(lead_toy(), told, Reply(code=ReplyCode.ACCEPTED))
+    assert reply.code is ReplyCode.ACCEPTED
+    assert [header.mode_epoch for header in headers] == [0, 3]
+    assert headers[0].payload_root == headers[1].payload_root
+    assert headers[0].round == headers[1].round == 1
+    assert headers[0].seq < headers[1].seq
+
+
+async def test_gradient_is_kept_and_sent_again_while_the_leader_is_busy(lead_toy: LeadToy) -> None:
+    busy = Reply(code=ReplyCode.BUSY, reason="others come first", retry_after_s=0.01)
+    reply, headers = await delivered(lead_toy(), busy, busy, Reply(code=ReplyCode.ACCEPTED))
+    assert reply.code is ReplyCode.ACCEPTED
+    assert len({header.payload_root for header in headers}) == 1
+    assert len(headers) == 3
