@@ -100,8 +100,9 @@ class Barrier:
         """Wait until `parties` members have arrived who all live.
 
         Whoever stops waiting breaks the generation for the others, as a crash
-        does. A member whose process was killed counts as living until its
-        session ends: at once where the store detects crashes, else after its lease.
+        does. A member that could not tell the store, since it was killed or cut
+        off, counts as waiting until its session ends: at once where the store
+        detects crashes, else after its lease.
 
         Args:
             timeout_s: How long to wait; None waits for as long as the session lives.

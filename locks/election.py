@@ -141,6 +141,7 @@ class Election:
         contender = self._queue_up(until_s, cancelled)
         try:
             self._write_leader_record(contender)
+            contender.check()  # the write may have taken longer than the lease
         except BaseException:
             contender.release()
             raise

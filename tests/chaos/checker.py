@@ -33,7 +33,7 @@ def check(history: Iterable[Event]) -> list[str]:
         *_losses_are_announced(handles, events),
         *_nobody_waits_for_a_free_lock(handles, events),
         *_observers_see_epochs_in_order(events),
-        *_barriers_open_when_they_are_full(handles),
+        *_barriers_open_when_they_are_full(handles, events),
         *_nobody_waits_at_a_full_barrier(handles, events),
     ]
 
@@ -203,24 +203,37 @@ def _observers_see_epochs_in_order(events: list[Event]) -> Iterator[str]:
             seen[key] = event["epoch"]
 
 
-def _barriers_open_when_they_are_full(handles: list[Handle]) -> Iterator[str]:
+def _barriers_open_when_they_are_full(handles: list[Handle], events: list[Event]) -> Iterator[str]:
     """Whoever passed a barrier was there together with as many as it is for."""
     at_barriers = [handle for handle in handles if handle.recipe == "barrier"]
+    left_s = {each.id: _left_s(each, events) for each in at_barriers}
     for passed in at_barriers:
         if passed.granted_s is None:
             continue
         beside = [
             each
             for each in at_barriers
-            if each.asked_s <= passed.granted_s and each.left_s >= passed.asked_s
+            if each.asked_s <= passed.granted_s and left_s[each.id] >= passed.asked_s
         ]
         arrivals_s = [max(each.asked_s, passed.asked_s) for each in beside]
         most = max(
-            sum(each.asked_s <= moment_s <= each.left_s for each in beside)
+            sum(each.asked_s <= moment_s <= left_s[each.id] for each in beside)
             for moment_s in arrivals_s
         )
         if most < BARRIER_PARTIES:
             yield f"barrier {passed.name}: {passed.id} passed with {most} of {BARRIER_PARTIES}"
+
+
+def _left_s(handle: Handle, events: list[Event]) -> float:
+    """When the store knew that it had gone, at the latest: its session ends, if nothing else."""
+    if handle.refused is None:
+        return handle.left_s
+    at_s = handle.refused["at_s"]
+    was_unheard = any(_excuses(each, handle, at_s - SLACK_S, at_s + SLACK_S) for each in events)
+    leases_s = [
+        e["lease_s"] for e in events if e.get("session") == handle.session and "lease_s" in e
+    ]
+    return handle.left_s + (2 * max(leases_s, default=0.0) if was_unheard else 0.0)
 
 
 def _nobody_waits_at_a_full_barrier(handles: list[Handle], events: list[Event]) -> Iterator[str]:

@@ -34,12 +34,11 @@ class Handle:
 
     @property
     def until_s(self) -> float:
-        """Until when it held for certain."""
-        assert self.granted_s is not None
-        seen_s = [self.granted_s, *self.held_s]
+        """Until when it held for certain; a time long ago when it was never seen to."""
+        seen_s = list(self.held_s)
         if self.released is not None and self.released["was_held"]:
             seen_s.append(self.released["from_s"])
-        until_s = max(seen_s)
+        until_s = max(seen_s, default=-math.inf)
         for each in self.robberies:
             if until_s <= each["to_s"] + BREAK_NOTICE_S:
                 until_s = min(until_s, each["from_s"])

@@ -84,6 +84,19 @@ GOOD: list[list[Event]] = [
         *in_vain("c", 3, 20, "barrier", "barriers/b"),
         *in_vain("d", 3, 20, "barrier", "barriers/b"),
     ],
+    [
+        session(),
+        event("outage", 3, from_s=2.9, to_s=3.1),
+        *in_vain("a", 1, 3, "barrier", "barriers/b"),
+        *at_barrier("b", 3.5, 4, 5),
+    ],
+    # A grant that was never seen to hold is none.
+    [
+        session(),
+        *handle("a", 1, 1, 2, 4),
+        event("asked", 1, handle="b", recipe="mutex", name="locks/m", session="s"),
+        event("granted", 3, handle="b", token=2),
+    ],
     # What may have been broken or not, and whoever had no store to hear it from.
     [session(), *handle("a", 1, 1, 2, 9), {**broken(1, 4), "to_s": inf}, *handle("b", 2, 1, 5, 6)],
     [session(), *handle("a", 1, 1, 2, 3), broken(1, 4), event("outage", 9, from_s=3, to_s=9)],
