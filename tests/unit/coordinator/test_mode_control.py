@@ -68,10 +68,12 @@ async def controlled(
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def until_in(rounds: Rounds, mode: Mode) -> None:
+    """Wait until the rounds are asked for this mode."""
     async with asyncio.timeout(PATIENCE_S):
-        while not holds():
-            await asyncio.sleep(0.005)
+        while rounds.state.setting.mode is not mode:
+            rounds.asked.clear()
+            await rounds.asked.wait()
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +85,7 @@ async def test_mode_that_stands_in_the_store_is_asked_for(lead: Lead) -> None:
     rounds = Rounds()
     async with controlled(lead, rounds):
         asked = lead.directory.switch_mode(lead.job, Mode.ASYNCHRONOUS, "ann")
-        await until(rounds.asked.is_set)
+        await asyncio.wait_for(rounds.asked.wait(), PATIENCE_S)
     assert rounds.state.requested == asked == ModeSetting(Mode.ASYNCHRONOUS, 1, "ann")
 
 
@@ -99,13 +101,13 @@ async def test_policy_writes_the_mode_after_patience_and_goes_back_when_all_are_
         for _ in range(3):
             rounds.take(slow="w1")
             await asyncio.sleep(0.05)
-        await until(lambda: rounds.state.setting.mode is Mode.HYBRID)
+        await until_in(rounds, Mode.HYBRID)
         asked = lead.directory.mode(lead.job)
         assert asked.reason == "policy: 1 of 4 workers are stragglers"
         for _ in range(5):
             rounds.take()
             await asyncio.sleep(0.05)
-        await until(lambda: rounds.state.setting.mode is Mode.SYNCHRONOUS)
+        await until_in(rounds, Mode.SYNCHRONOUS)
     assert lead.directory.mode(lead.job).mode_epoch == 2
 
 
@@ -134,6 +136,6 @@ async def test_store_that_does_not_answer_leaves_the_mode_as_it_is(lead: Lead) -
     directory = Flaky(lead.directory.backend, lead.job.name)
     async with controlled(lead, rounds, directory):
         lead.directory.switch_mode(lead.job, Mode.HYBRID, "ann")
-        await until(rounds.asked.is_set)
+        await asyncio.wait_for(rounds.asked.wait(), PATIENCE_S)
     assert Flaky.troubles >= 4
     assert rounds.state.setting.mode is Mode.HYBRID

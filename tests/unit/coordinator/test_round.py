@@ -1,126 +1,34 @@
 """The round machine, event by event. Times are seconds on an invented clock."""
 
 import random
-from collections.abc import Iterable, Mapping
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from training.machine import (
+    FIRST_LIFE,
+    OPTIONS,
+    SECOND_LIFE,
+    Machine,
+    collecting,
+    present,
+)
 
-from pliska.coordinator.floor import Floor
-from pliska.coordinator.gathering import Gathering, Gatherings
-from pliska.coordinator.mode import Mode, ModeSetting
-from pliska.coordinator.round import advance, next_tick
+from pliska.coordinator.round import next_tick
 from pliska.coordinator.round_state import (
-    Aggregate,
     Aggregated,
     AggregationFailed,
-    Answer,
     Broken,
     Commit,
     Committed,
-    Effect,
-    Event,
     MembersChanged,
-    Offered,
     Opened,
     Phase,
     Publish,
     Received,
     Refused,
-    RoundOptions,
-    RoundState,
-    Sealed,
     SlotState,
     Tick,
 )
 from pliska.coordinator.wire import ReplyCode
-
-
-def options_of(
-    *, quorum: int = 3, rounds: int = 2, hybrid: Gathering | None = None, buffers: int = 1
-) -> RoundOptions:
-    """Four workers, a rule that needs three rows, and a filter that needs four workers."""
-    rule, enough = Floor({n: f"{n} rows are too few" for n in range(3)}), Floor({})
-    filtered = Floor({n: f"{n} workers are too few" for n in range(4)})
-    late = Gathering(quorum, rule, rows_full=quorum, lag_max=2, damping=0.5)
-    free = (
-        Gathering(1, enough, 1, 2, 0.5, buffers=1, is_filtered=True, members=filtered)
-        if buffers == 1
-        else Gathering(buffers, rule, buffers, 2, 0.5, buffers=buffers)
-    )
-    priming = Gathering(quorum, rule, quorum, 2, 0.5, members=filtered)
-    return RoundOptions(
-        workers=4,
-        gatherings=Gatherings(Gathering(quorum, rule), hybrid or late, free, priming),
-        soft_deadline_s=2.0,
-        deadline_s=10.0,
-        rounds=rounds,
-        aborts_max=3,
-    )
-
-
-OPTIONS = options_of()
-QUORUM = OPTIONS.gatherings.synchronous.rows_least
-FIRST_LIFE = b"1" * 16
-SECOND_LIFE = b"2" * 16
-
-
-class Machine:
-    """Drives the machine and keeps the effects of the last event."""
-
-    def __init__(
-        self, options: RoundOptions = OPTIONS, mode: Mode = Mode.SYNCHRONOUS
-    ) -> None:
-        self.options = options
-        setting = ModeSetting(mode)
-        self.state = RoundState(
-            round=1, expected=options.workers, since=0.0, setting=setting, requested=setting
-        )
-        self.effects: tuple[Effect, ...] = ()
-
-    def feed(self, event: Event, now: float = 0.0) -> "Machine":
-        step = advance(self.state, event, now, self.options)
-        self.state, self.effects = step.state, step.effects
-        return self
-
-    def offer(
-        self, worker: str, root: bytes = b"", life: bytes = FIRST_LIFE, made_for: int | None = None
-    ) -> Offered:
-        """Offer a gradient, unless it says otherwise for the round at hand."""
-        return Offered(worker, life, root or worker.encode(), made_for or self.state.round)
-
-    def fill(
-        self, workers: Iterable[str], now: float = 0.0, made_for: int | None = None
-    ) -> "Machine":
-        for worker in workers:
-            offer = self.offer(worker, made_for=made_for)
-            self.feed(offer, now)
-            self.feed(Received(offer), now)
-        return self
-
-    def commit(self, now: float = 0.0) -> "Machine":
-        return self.feed(Aggregated(), now).feed(Committed(), now)
-
-    def aggregated(self) -> Sealed:
-        """The round that the last event closed."""
-        (sealed,) = [effect.sealed for effect in self.effects if isinstance(effect, Aggregate)]
-        return sealed
-
-    def contributors(self) -> tuple[str, ...]:
-        return self.aggregated().contributors
-
-    def answer(self) -> ReplyCode:
-        (code,) = [effect.code for effect in self.effects if isinstance(effect, Answer)]
-        return code
-
-
-def present(*workers: str, life: bytes = FIRST_LIFE) -> MembersChanged:
-    return MembersChanged(dict.fromkeys(workers, life))
-
-
-def collecting(*workers: str) -> Machine:
-    return Machine().feed(present(*(workers or ("a", "b", "c", "d"))))
 
 
 def test_round_opens_at_once_when_all_expected_workers_are_here() -> None:
@@ -329,55 +237,3 @@ def test_job_finishes_after_its_last_round() -> None:
     assert machine.state.phase is Phase.FINISHED
     assert machine.effects == (Publish(),)
     assert next_tick(machine.state, OPTIONS) is None
-
-
-WORKERS = "abcde"
-
-
-def events() -> st.SearchStrategy[Event]:
-    offers = st.builds(
-        Offered,
-        st.sampled_from(WORKERS),
-        st.sampled_from([FIRST_LIFE, SECOND_LIFE]),
-        st.sampled_from([b"one", b"two"]),
-        st.integers(1, 3),
-    )
-    members: st.SearchStrategy[Mapping[str, bytes]] = st.dictionaries(
-        st.sampled_from(WORKERS), st.sampled_from([FIRST_LIFE, SECOND_LIFE])
-    )
-    return st.one_of(
-        offers,
-        st.builds(Received, offers),
-        st.builds(Refused, offers, st.just("NaN")),
-        st.builds(Broken, offers),
-        st.builds(MembersChanged, members),
-        st.sampled_from([Tick(), Aggregated(), Committed(), AggregationFailed("bad")]),
-    )
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(events(), st.floats(0, 3)), max_size=60))
-def test_whatever_happens_the_invariants_hold(history: list[tuple[Event, float]]) -> None:
-    machine = Machine()
-    now = 0.0
-    commits = 0
-    for event, elapsed in history:
-        now += elapsed
-        before = machine.state
-        machine.feed(event, now)
-        for effect in machine.effects:
-            if isinstance(effect, Aggregate):
-                assert len(effect.contributors) + len(effect.refused) >= OPTIONS.quorum
-                assert not set(effect.contributors) & set(effect.refused)
-                for worker in effect.contributors:
-                    assert machine.state.slots[worker].state is SlotState.FILLED
-            if isinstance(effect, Publish):
-                assert before.phase is Phase.COMMITTING
-                commits += 1
-        assert machine.state.round == min(commits + 1, OPTIONS.rounds)
-        assert machine.state.reason
-        # A filled slot stays filled with the same gradient until the round ends or it is frozen.
-        if machine.state.round == before.round and machine.state.aborts == before.aborts:
-            for worker, slot in before.slots.items():
-                if slot.state is SlotState.FILLED and machine.state.phase is not Phase.FINISHED:
-                    assert machine.state.slots[worker].offer == slot.offer
