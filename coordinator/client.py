@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 from pliska.coordinator import routes
 from pliska.coordinator.directory import JobDirectory, Leader
+from pliska.coordinator.donor_client import DonorClient
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ProtocolError
 from pliska.coordinator.wire import Buffer, ClientResponse, Reply, ReplyCode, Signer, WireError
@@ -23,6 +24,7 @@ from pliska.coordinator.wire.tls import client_context
 
 __all__ = [
     "CoordinatorClient",
+    "DonorClient",
     "Endpoint",
     "JobDirectory",
     "Leader",
@@ -30,6 +32,7 @@ __all__ = [
     "ProtocolError",
     "Version",
     "job_snapshot",
+    "parameters_path",
 ]
 
 ValueT = TypeVar("ValueT")
@@ -174,13 +177,12 @@ class CoordinatorClient:
             return _reply(response)
         if len(response.body) != len(into):
             raise ProtocolError(f"{len(response.body)} bytes of parameters, expected {len(into)}")
-        return Version(
-            version=_header(response, routes.VERSION, int),
-            epoch=_header(response, routes.EPOCH, int),
-            mode_epoch=_header(response, routes.MODE_EPOCH, int),
-            digest=_header(response, "etag", lambda tag: bytes.fromhex(tag.strip('"'))),
-            is_final=_header(response, routes.FINAL, str) == "yes",
-        )
+        return _version(response)
+
+    async def newest(self, membership: Membership) -> Version | Reply:
+        """Ask for the last committed version without its parameters."""
+        response = await self._get("newest", membership)
+        return _version(response) if response.status == 200 else _reply(response)
 
     async def push(self, frame: Iterable[Buffer]) -> Reply:
         """Send one gradient message; see `wire.gradient_frame`."""
@@ -243,6 +245,22 @@ async def job_snapshot(directory: JobDirectory) -> dict[str, Any]:
             return {**await client.status(), **snapshot}
     except (WireError, ProtocolError) as error:
         return {**snapshot, "problem": str(error)}
+
+
+def parameters_path(version: Version) -> str:
+    """Return the path, below the job's, at which donors give a version's parameters."""
+    number = f"{routes.VERSION_NUMBER}={version.version}"
+    return f"{routes.PARAMETERS}?{number}&{routes.DIGEST}={version.digest.hex()}"
+
+
+def _version(response: ClientResponse) -> Version:
+    return Version(
+        version=_header(response, routes.VERSION, int),
+        epoch=_header(response, routes.EPOCH, int),
+        mode_epoch=_header(response, routes.MODE_EPOCH, int),
+        digest=_header(response, "etag", lambda tag: bytes.fromhex(tag.strip('"'))),
+        is_final=_header(response, routes.FINAL, str) == "yes",
+    )
 
 
 def _reply(response: ClientResponse) -> Reply:

@@ -78,6 +78,7 @@ class Server:
             ("POST", "leave"): self._leave,
             ("GET", "members"): self._members,
             ("GET", "model"): self._model,
+            ("GET", "newest"): self._newest,
             ("POST", "gradients"): self._gradients,
         }
 
@@ -189,10 +190,18 @@ class Server:
         published = await leading.publisher.newer_than(math.floor(after), max(0.0, wait_s))
         if self._leading is not leading:
             return _not_led()
-        mode_epoch = str(leading.mode_epoch)
         if published is None:
+            mode_epoch = str(leading.mode_epoch)
             return Response(204, {routes.EPOCH: str(leading.epoch), routes.MODE_EPOCH: mode_epoch})
-        return _model_response(leading.epoch, mode_epoch, published)
+        return Response(200, _version_headers(leading, published), published.parameters)
+
+    async def _newest(self, leading: Leading, request: Request) -> Response:
+        """Name the last committed version; any donor has its parameters."""
+        member = _member(leading, request)
+        if member is None:
+            return self._stranger()
+        leading.heard_from(member)
+        return Response(200, _version_headers(leading, leading.publisher.published))
 
     async def _gradients(self, leading: Leading, request: Request) -> Response:
         return Response.of_reply(await leading.intake.receive(request.body))
@@ -215,16 +224,15 @@ def _accepted(leading: Leading, headers: Mapping[str, str] | None = None) -> Res
     return Response(response.status, {**response.headers, **(headers or {})}, response.body)
 
 
-def _model_response(epoch: int, mode_epoch: str, published: Published) -> Response:
-    headers = {
+def _version_headers(leading: Leading, published: Published) -> dict[str, str]:
+    return {
         "etag": f'"{published.digest.hex()}"',
         "content-type": "application/octet-stream",
-        routes.EPOCH: str(epoch),
-        routes.MODE_EPOCH: mode_epoch,
+        routes.EPOCH: str(leading.epoch),
+        routes.MODE_EPOCH: str(leading.mode_epoch),
         routes.VERSION: str(published.version),
         routes.FINAL: "yes" if published.is_final else "no",
     }
-    return Response(200, headers, published.parameters)
 
 
 def _number(request: Request, name: str, default: float) -> float:

@@ -43,6 +43,7 @@ from pliska.coordinator.wire.thread import in_thread
 from pliska.locks import StoreError
 from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
 from pliska.trainer.gradient_source import GradientSource
+from pliska.trainer.recovery import ParameterRecovery
 from pliska.trainer.until import until
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,8 @@ LEADER_PAUSE_S = 0.1
 LEADER_CHECK_S = 0.5
 """How often the store is asked whether the leader is still the same."""
 HEARTBEATS_PER_LEASE = 3
+WHOLE_BYTES_MAX = 4 * 2**20
+"""Parameters up to this size are fetched in one request also by a worker that joins."""
 
 SETTLED = frozenset(
     {ReplyCode.ACCEPTED, ReplyCode.DUPLICATE, ReplyCode.COMMITTED, ReplyCode.STALE_ROUND}
@@ -117,6 +120,8 @@ class Worker:
         self._manifest_digest = computation.manifest().digest
         self._seq = 0
         self._mode_epoch = 0
+        self._epoch = 0
+        self._recovery = ParameterRecovery(directory, signer, self._landing.data.cast("B"))
         self._base: Version | None = None
         self._sealed: SealedPayload | None = None
 
@@ -136,7 +141,7 @@ class Worker:
                 return self._rounds
             try:
                 final = await self._follow(leader)
-            except (TransportError, ProtocolError) as error:
+            except (TransportError, ProtocolError, StoreError) as error:
                 log.warning("epoch=%d reason=%s", leader.epoch, error)
             else:
                 if final is not None:
@@ -150,7 +155,11 @@ class Worker:
                 while True:
                     try:
                         leader = await asyncio.to_thread(self._directory.leader)
-                        if leader is not None or await asyncio.to_thread(self._is_finished):
+                        if leader is None and await asyncio.to_thread(self._is_finished):
+                            return None
+                        # A store may answer with what it knew before: never back to an old leader.
+                        if leader is not None and leader.epoch >= self._epoch:
+                            self._epoch = leader.epoch
                             return leader
                     except StoreError as error:
                         log.warning("reason=%s", f"the store does not answer: {error}")
@@ -190,6 +199,8 @@ class Worker:
             if joined.code not in TRY_TO_JOIN_AGAIN:
                 raise self._refused(joined)
             return None
+        if joined.epoch != self._epoch:
+            return None  # the coordinator there leads no more, or again
         log.info("worker=%s epoch=%d reason=%s", self.name, joined.epoch, "joined")
         return await until(self._train(client, joined), _beat(client, joined))
 
@@ -215,13 +226,17 @@ class Worker:
         self, client: CoordinatorClient, joined: Membership, wait_s: float
     ) -> Version | Reply | None:
         """Fetch the version to compute on, if there is a newer one than the base."""
-        after = -1 if self._base is None else self._base.version
         landing = self._landing.data.cast("B")
-        news = await client.model(joined, after, wait_s, landing)
-        if isinstance(news, Version):
-            root = await in_thread(_root, landing)
-            if root != news.digest:
+        if self._base is None and len(landing) > WHOLE_BYTES_MAX:
+            news: Version | Reply | None = await client.newest(joined)
+            if isinstance(news, Version):
+                await self._recovery.fetch(news)
+        else:
+            after = -1 if self._base is None else self._base.version
+            news = await client.model(joined, after, wait_s, landing)
+            if isinstance(news, Version) and await in_thread(_root, landing) != news.digest:
                 raise ProtocolError(f"the parameters of version {news.version} were damaged")
+        if isinstance(news, Version):
             self._computation.parameters[:] = self._landing
             self._base, self._sealed = news, None
             self._mode_epoch = news.mode_epoch

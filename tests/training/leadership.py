@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from pliska.coordinator.archive import Archive
 from pliska.coordinator.directory import JobDirectory
+from pliska.coordinator.donor import Donor
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.identity import load_identity
@@ -25,6 +27,7 @@ from pliska.coordinator.members import Member
 from pliska.coordinator.round_state import Phase
 from pliska.coordinator.server import Server
 from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.visitors import Visitors
 from pliska.coordinator.wire import (
     EMPTY,
     Float32Codec,
@@ -140,6 +143,11 @@ class Lead:
     async def serving(self) -> AsyncIterator[Server]:
         """Listen on a port with TLS; the election carries the address. Call it before `begin`."""
         server = Server(lambda: {"coordinator": self.name, **self.leading.status()})
+        visitors = Visitors(
+            self.job.name, self.directory.keyring, time.monotonic, secrets.token_bytes
+        )
+        archive = Archive(self.storage, self.job)
+        server.give(self.job.name, Donor(archive, visitors, self._parameters, time.monotonic))
         certificate = self_signed(["127.0.0.1"], datetime.now(UTC))
         http = HttpServer(server.handle, server_context(certificate), on_refusal=server.count)
         await http.start()
@@ -154,6 +162,10 @@ class Lead:
             server.lead(None)
             await self.leading.publisher.close()
             await http.close()
+
+    async def _parameters(self, digest: bytes) -> bytes | None:
+        published = self.leading.publisher.published
+        return published.parameters if published.digest == digest else None
 
     def close(self) -> None:
         self.session.close()

@@ -24,8 +24,10 @@ from pliska.coordinator.round_state import Phase
 from pliska.coordinator.wire import Buffer, GradientHeader, Reply, ReplyCode, Signed, peek
 from pliska.coordinator.wire.tls import self_signed
 from pliska.locks import Election, Leadership, Session, StoreUnavailableError
+from pliska.trainer import worker as worker_module
 from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
 from pliska.trainer.gradient_source import HonestSource
+from pliska.trainer.recovery import ParameterRecovery
 from pliska.trainer.worker import LEADER_CHECK_S, POLL_S, Worker, WorkerOptions
 
 LeadToy = Callable[..., Lead]
@@ -55,6 +57,59 @@ async def test_workers_train_a_job_to_its_end(lead_toy: LeadToy) -> None:
         replies = lead.leading.tally.totals()
     assert replies["ACCEPTED"] == 8
     assert set(replies) <= {"ACCEPTED", "BUSY"}
+
+
+async def test_worker_that_joins_fetches_large_parameters_in_parts(
+    lead_toy: LeadToy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "WHOLE_BYTES_MAX", 0)
+    fetched: list[int] = []
+    fetch = ParameterRecovery.fetch
+
+    async def noted(self: ParameterRecovery, version: Version) -> None:
+        await fetch(self, version)
+        fetched.append(version.version)
+
+    monkeypatch.setattr(ParameterRecovery, "fetch", noted)
+    lead = lead_toy(count=3, workers=2, quorum=2)
+    async with lead.serving(), lead.running() as running, asyncio.timeout(PATIENCE_S):
+        workers = [worker_of(lead, name).run() for name in ("w1", "w2")]
+        assert await asyncio.gather(*workers) == [3, 3]
+        assert await running is Phase.FINISHED
+    assert fetched[:2] == [0, 0]
+
+
+class Forgetful(JobDirectory):
+    """A directory that has seen a newer leader, and then answers with an older one for a while."""
+
+    stale: ClassVar[list[Leader]] = []
+
+    def leader(self) -> Leader | None:
+        return self.stale.pop() if self.stale else super().leader()
+
+
+async def test_worker_never_goes_back_to_an_older_leader(lead_toy: LeadToy) -> None:
+    lead = lead_toy(count=2, workers=1, quorum=1, rule='name = "mean", f = 0')
+    async with lead.serving(), lead.running(), asyncio.timeout(PATIENCE_S):
+        newest = lead.directory.leader()
+        assert newest is not None
+        older = Leader(newest.epoch - 1, newest.endpoint)
+        Forgetful.stale = [older, older, newest]
+        directory = Forgetful(lead.directory.backend, "toy")
+        worker = worker_of(lead, "w1", directory)
+        assert await worker._find_leader() == newest
+        assert await worker._find_leader() == newest
+        assert Forgetful.stale == []
+
+
+async def test_worker_leaves_a_coordinator_that_leads_in_another_epoch(lead_toy: LeadToy) -> None:
+    lead = lead_toy(count=2, workers=1, quorum=1, rule='name = "mean", f = 0')
+    async with lead.serving(), lead.running(), asyncio.timeout(PATIENCE_S):
+        newest = lead.directory.leader()
+        assert newest is not None
+        worker = worker_of(lead, "w1")
+        worker._epoch = newest.epoch + 1
+        assert await worker._follow(Leader(newest.epoch + 1, newest.endpoint)) is None
 
 
 async def test_worker_gives_up_when_nobody_leads_for_too_long(lead_toy: LeadToy) -> None:

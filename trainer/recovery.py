@@ -1,0 +1,57 @@
+"""The parameters of a worker that joins: fetched from every coordinator that has them.
+
+In checked spans, from several donors at once; a leader that dies meanwhile costs
+the spans that were on their way, since the next leader offers the same version.
+Later versions come from the leader, one request each. A worker needs nothing
+else: the optimizer's state is the coordinators', and which data comes next
+follows from the round (see `coordinator.batches`).
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from pliska.coordinator.client import DonorClient, Endpoint, JobDirectory, Version, parameters_path
+from pliska.coordinator.wire import Download, Resource, Signer
+
+
+class ParameterRecovery:
+    """What has arrived of one version; kept from one leader to the next."""
+
+    def __init__(self, directory: JobDirectory, signer: Signer, landing: memoryview) -> None:
+        """Begin with nothing.
+
+        Args:
+            directory: Names the coordinators.
+            signer: The worker's key.
+            landing: 4 d bytes that the parameters are received in.
+        """
+        self._directory = directory
+        self._signer = signer
+        self._landing = landing
+        self._download: Download | None = None
+
+    async def fetch(self, version: Version) -> None:
+        """Fetch the parameters of a version, or what is missing of them.
+
+        Raises:
+            NoDonorError: No coordinator has them any more, or none answers.
+            StoreError: The store does not answer.
+        """
+        if self._download is None or self._download.resource.root != version.digest:
+            path = parameters_path(version)
+            resource = Resource(path, version.digest, len(self._landing))
+            self._download = Download(resource, self._landing)
+        endpoints = await asyncio.to_thread(self._directory.coordinators)
+        await _fetch_from(self._download, endpoints, self._directory.job, self._signer)
+        self._download = None
+
+
+async def _fetch_from(
+    download: Download, endpoints: Sequence[Endpoint], job: str, signer: Signer
+) -> None:
+    donors = [DonorClient(endpoint, job, signer) for endpoint in endpoints]
+    try:
+        await download.fetch(donors)
+    finally:
+        for donor in donors:
+            await donor.close()
