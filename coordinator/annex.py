@@ -2,7 +2,7 @@
 
 The record names its digest, so that it is as good as signed. The signed headers
 prove who contributed what; the standings let the next leader go on where this
-one ended.
+one ended; evidence lies beside the conviction that rests on it.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,11 @@ from pliska.coordinator.standing import STANDINGS_MAX, Standing
 from pliska.coordinator.wire.encoding import Length, decode, encode
 from pliska.coordinator.wire.errors import WireError
 from pliska.coordinator.wire.job import WORKERS_MAX
+from pliska.coordinator.wire.limits import ENVELOPE_BYTES_MAX
 from pliska.coordinator.wire.signing import Signed
 
+PIECE_BYTES_MAX = 2 * ENVELOPE_BYTES_MAX + 4096
+"""Largest piece of evidence against a worker."""
 ANNEX_BYTES_MAX = 32 * 2**20
 """Largest annex that is read."""
 
@@ -29,12 +32,16 @@ class Annex:
         headers: The workers' signed headers, one for each contribution, in the
             same order.
         standings: After the round, sorted by worker.
+        evidence: In bytes, for each of the record's convictions, in the same order.
     """
 
     wire_type: ClassVar[str] = "pliska/annex/1"
 
     headers: Annotated[tuple[Signed, ...], Length(0, WORKERS_MAX)] = ()
     standings: Annotated[tuple[Standing, ...], Length(0, STANDINGS_MAX)] = ()
+    evidence: Annotated[
+        tuple[Annotated[bytes, Length(1, PIECE_BYTES_MAX)], ...], Length(0, WORKERS_MAX)
+    ] = ()
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview, digest: bytes) -> "Annex":

@@ -7,16 +7,18 @@ believed because it lies here. What the numbers add up to is `audit_replay`'s to
 """
 
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 
 from pliska.coordinator.annex import Annex
+from pliska.coordinator.audit_document import read_document
 from pliska.coordinator.audit_files import FileAudit
 from pliska.coordinator.audit_keys import KeyBook
 from pliska.coordinator.audit_report import AuditReport
 from pliska.coordinator.commit import Commit, break_in_chain
 from pliska.coordinator.errors import DamagedStateError, ForkedChainError
-from pliska.coordinator.evidence import Fork, paired
+from pliska.coordinator.evidence import Fork, charge, paired
 from pliska.coordinator.history import logged_chain
-from pliska.coordinator.proof import is_of
+from pliska.coordinator.proof import Proof, is_of
 from pliska.coordinator.reputation import changes, judge
 from pliska.coordinator.standing import Standing
 from pliska.coordinator.storage import Storage
@@ -131,6 +133,7 @@ def _check_contents(
             shrunk += 1
         if version in annexes:
             _check_headers(commit, annexes[version], keys, report)
+            _check_convictions(commit, annexes[version], keys, report)
     if shrunk:
         report.notes.append(f"{shrunk} aggregates are not kept any more")
     return annexes
@@ -150,6 +153,26 @@ def _check_headers(commit: Commit, annex: Annex, keys: KeyBook, report: AuditRep
                 f"version {record.version} counts a gradient of {contribution.worker} "
                 "that it has not signed",
             )
+
+
+def _check_convictions(commit: Commit, annex: Annex, keys: KeyBook, report: AuditReport) -> None:
+    """Check that each conviction rests on evidence that convicts."""
+    record = commit.record
+    evidence = {sha256(piece).digest(): piece for piece in annex.evidence}
+    for conviction in record.convictions:
+        with report.checking("convictions"):
+            piece = evidence.get(conviction.evidence)
+            document = None if piece is None else read_document(piece)
+            if document is None or isinstance(document, Proof):
+                raise DamagedStateError(
+                    f"version {record.version} convicts {conviction.worker} without evidence"
+                )
+            charged = charge(document, keys)
+            if (charged.job, charged.offender) != (record.job, conviction.worker):
+                raise DamagedStateError(
+                    f"version {record.version} convicts {conviction.worker} by evidence "
+                    f"against {charged.offender} in {charged.job}"
+                )
 
 
 def _check_standings(

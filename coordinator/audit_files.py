@@ -94,9 +94,7 @@ class FileAudit:
                     raise DamagedStateError(f"{name}: the receipt is for another header")
 
     def _evidence(self) -> None:
-        """Check evidence, and that every conviction in the chain rests on some."""
         store = EvidenceStore(self._storage, self._job)
-        proven: dict[bytes, str] = {}
         for name in store.names():
             with self._looking_at("evidence", name):
                 kept = store.read(name)
@@ -105,16 +103,6 @@ class FileAudit:
                     raise DamagedStateError(
                         f"{name}: it is about round {charged.round} of {charged.job}"
                     )
-                proven[kept.digest] = charged.offender
-        for commit in self._by_version.values():
-            for conviction in commit.record.convictions:
-                with self._report.checking("convictions"):
-                    if proven.get(conviction.evidence) != conviction.worker:
-                        raise DamagedStateError(
-                            f"version {commit.record.version} convicts {conviction.worker} of "
-                            f"{conviction.offence}, but its evidence "
-                            f"{conviction.evidence.hex()[:16]} is not here"
-                        )
 
     def _checkpoints(self) -> None:
         store = CheckpointStore(self._storage, self._job)

@@ -40,6 +40,7 @@ from pliska.coordinator.recovery import recover
 from pliska.coordinator.standing import Conviction, Standing
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.wire import GradientHeader, Signed, Signer, Verified, WireError, peek
+from pliska.coordinator.wire.encoding import encode
 from pliska.coordinator.wire.job import Job
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,11 @@ class AuditTrail:
     """The notes of one leadership."""
 
     def __init__(
-        self, job: Job, storage: Storage, signer: Signer, convict: Callable[[Conviction], None]
+        self,
+        job: Job,
+        storage: Storage,
+        signer: Signer,
+        convict: Callable[[Conviction, bytes], None],
     ) -> None:
         """Begin to write down.
 
@@ -64,7 +69,7 @@ class AuditTrail:
             job: Says what is kept and computed again.
             storage: Where it goes.
             signer: The coordinator's key.
-            convict: Is told of each conviction once its evidence is durable.
+            convict: Is told of each conviction and its evidence once that is durable.
         """
         self._job = job
         self._storage = storage
@@ -191,7 +196,7 @@ class AuditTrail:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, self._evidence.write, evidence, charged.round)
             log.warning("worker=%s reason=%s", charged.offender, conviction.reason)
-            self._convict(conviction)
+            self._convict(conviction, encode(evidence))
 
         self._follow(self._others, asyncio.ensure_future(write_and_convict()))
 

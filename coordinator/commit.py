@@ -31,7 +31,7 @@ RECORD_BYTES_MAX = 8 * 2**20
 """Largest signed record that is read; `WORKERS_MAX` contributions fit."""
 PARAMETERS_MAX = 64
 """Parameters of one rule."""
-CONVICTIONS_MAX = WORKERS_MAX
+CONVICTIONS_MAX = 64
 """Convictions that one record takes in; more wait for the next one."""
 GENESIS = bytes(32)
 """Stands for the digest of the record before the first one."""

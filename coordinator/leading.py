@@ -51,6 +51,7 @@ from pliska.coordinator.storage import Storage
 from pliska.coordinator.tally import Tally
 from pliska.coordinator.update_log import UpdateLog
 from pliska.coordinator.wire import Signer
+from pliska.coordinator.wire.encoding import encode
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.thread import in_thread
 from pliska.locks import Leadership, LockError
@@ -158,8 +159,8 @@ class Leading:
         self.publisher = Publisher(self._stepper.publish(self._was_finished))
         buffer = GradientBuffer(self.members.members_max, model.dimension)
         self._trail = AuditTrail(job, means.storage, means.signer, self._stepper.convict)
-        for conviction in _convictions(head, means):
-            self._stepper.convict(conviction)
+        for conviction, evidence in _convictions(head, means):
+            self._stepper.convict(conviction, evidence)
         self._driver = RoundDriver(
             state=state,
             options=options,
@@ -375,7 +376,7 @@ def _standings(head: Commit | None, means: Means) -> Mapping[str, Standing]:
     return log_head.annex.by_worker()
 
 
-def _convictions(head: Commit | None, means: Means) -> Iterator[Conviction]:
+def _convictions(head: Commit | None, means: Means) -> Iterator[tuple[Conviction, bytes]]:
     """Read evidence that the last leader made durable and no record has taken in."""
     known = {each.evidence for each in head.record.convictions} if head else set()
     store = EvidenceStore(means.storage, means.job.name)
@@ -388,7 +389,7 @@ def _convictions(head: Commit | None, means: Means) -> Iterator[Conviction]:
             log.warning("job=%s reason=%s", means.job.name, f"evidence is left aside: {error}")
         else:
             if kept.digest not in known and charged.is_against_worker:
-                yield conviction_of(kept.evidence, charged)
+                yield conviction_of(kept.evidence, charged), encode(kept.evidence)
 
 
 def _first_state(job: Job, head: Commit | None, setting: ModeSetting, now: float) -> RoundState:

@@ -111,12 +111,12 @@ class Stepper:
         self._checkpoints = checkpoints
         self._signer = signer
         self._wall_time = wall_time
-        self._convictions: dict[bytes, Conviction] = {}
+        self._convictions: dict[bytes, tuple[Conviction, bytes]] = {}
         self._prepared: _Prepared | None = None
 
-    def convict(self, conviction: Conviction) -> None:
-        """Let the next commit record take a conviction in."""
-        self._convictions[conviction.evidence] = conviction
+    def convict(self, conviction: Conviction, evidence: bytes) -> None:
+        """Let the next commit record take a conviction in, and its annex the evidence."""
+        self._convictions[conviction.evidence] = (conviction, evidence)
 
     @property
     def committed_version(self) -> int:
@@ -227,9 +227,14 @@ class Stepper:
     ) -> tuple[CommitRecord, Annex]:
         version = self.head.version + 1
         contributions = _contributions(combined, sealed)
-        convictions = tuple(self._convictions.values())[:CONVICTIONS_MAX]
+        convicted = tuple(self._convictions.values())[:CONVICTIONS_MAX]
+        convictions = tuple(conviction for conviction, _ in convicted)
         standings = judge(self.standings, version, contributions, convictions, self.job.reputation)
-        annex = Annex(headers=_headers(contributions, sealed), standings=tuple(standings.values()))
+        annex = Annex(
+            headers=_headers(contributions, sealed),
+            standings=tuple(standings.values()),
+            evidence=tuple(evidence for _, evidence in convicted),
+        )
         record = CommitRecord(
             job=self.job.name,
             epoch=self.epoch,

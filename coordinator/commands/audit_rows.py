@@ -6,7 +6,6 @@ from pliska.coordinator.audit_keys import KeyBook
 from pliska.coordinator.audit_replay import Replayed
 from pliska.coordinator.audit_report import AuditReport, Check
 from pliska.coordinator.evidence import Evidence, charge, digest_of
-from pliska.coordinator.evidence_store import KeptEvidence
 from pliska.coordinator.explanation import Explanation
 from pliska.coordinator.proof import Fate, Proof
 from pliska.coordinator.proof import check as check_proof
@@ -48,16 +47,15 @@ def replayed_row(replayed: Replayed) -> dict[str, Any]:
     }
 
 
-def evidence_row(kept: KeptEvidence, keys: KeyBook) -> dict[str, Any]:
+def evidence_row(evidence: Evidence, keys: KeyBook) -> dict[str, Any]:
     """Check one piece of evidence and return its fields."""
-    charged = charge(kept.evidence, keys)
+    charged = charge(evidence, keys)
     return {
         "round": charged.round,
         "kind": charged.kind,
         "offender": charged.offender,
         "reason": charged.reason,
-        "digest": kept.digest.hex()[:16],
-        "name": kept.name,
+        "digest": digest_of(evidence).hex()[:16],
     }
 
 
