@@ -27,7 +27,7 @@ from pliska.coordinator.leading import Means
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.round_state import Phase
 from pliska.coordinator.server import Server
-from pliska.coordinator.storage import open_storage
+from pliska.coordinator.storage_address import open_storage
 from pliska.coordinator.wire.http_server import HttpServer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.tls import self_signed, server_context

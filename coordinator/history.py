@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pliska.coordinator.commit import GENESIS, Commit, break_in_chain
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import DamagedStateError, ForkedChainError, StorageError
-from pliska.coordinator.storage import open_storage
+from pliska.coordinator.storage_address import open_storage
 from pliska.coordinator.update_log import UpdateLog
 
 

@@ -22,7 +22,8 @@ from pliska.coordinator.errors import (
 )
 from pliska.coordinator.history import LoggedChain, logged_chain
 from pliska.coordinator.kept_job import KeptJob
-from pliska.coordinator.storage import Storage, open_storage
+from pliska.coordinator.storage import Storage
+from pliska.coordinator.storage_address import open_storage
 from pliska.coordinator.update_log import UpdateLog
 from pliska.coordinator.wire.job import Job, JobFileError, load_job
 from pliska.locks import Address, connect

@@ -21,7 +21,7 @@ from pliska.coordinator.registry import (
     Registry,
     RegistryUsageError,
 )
-from pliska.coordinator.storage import open_storage
+from pliska.coordinator.storage_address import open_storage
 from pliska.coordinator.wire.signing import Signer
 from pliska.discovery import key_id, load_private_key, public_bytes
 from pliska.locks import Address, connect
