@@ -170,11 +170,16 @@ class Session(Closing):
         Args:
             action: Takes the time it may take; harmless to do again.
             timeout_s: How long the caller waits for it.
+
+        Returns:
+            False when there was nothing to give back, or the session has ended.
         """
         if not self.is_alive:
             return False
         try:
             return action(timeout_s)
+        except SessionLostError:
+            return False  # and all that it held went with it
         except StoreError as error:
             _log.warning("something held could not be given back yet: reason=%s", error)
             self._abandon(action)

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from chaos.history import Recorder, now_s
 from chaos.schedule import NAMES, Plan, Turn
-from chaos.theft import steal
 
 from pliska.locks import (
     Backend,
@@ -34,6 +33,7 @@ from pliska.locks import (
     connect,
     observe_leaders,
 )
+from services.theft import steal
 
 LOOK_PAUSE_S = 0.01
 OUTAGE_S_MAX = 60.0
