@@ -1,5 +1,6 @@
 """Karimireddy, He, Jaggi, "Learning from history for Byzantine robust optimization",
-ICML 2021: a test per claim.
+ICML 2021: a test per claim; and Ozfatura et al., "Byzantines can also learn from history:
+fall of centered clipping in federated learning", 2022, on what it leaves open.
 """
 
 import pytest
@@ -73,3 +74,26 @@ def test_rule_is_a_median_like_estimate_of_location(offset: float) -> None:
     rows = offset + torch.randn(9, 30, generator=torch.Generator().manual_seed(5))
     found = CenteredClipping(f=2)(rows).vector - CoordinateMedian(f=2)(rows).vector
     assert float(found.norm()) < 3
+
+
+def held_off(rule: CenteredClipping, reach: float) -> float:
+    """Distance at which liars hold the aggregate who know the last one, and lie at `reach` from it.
+
+    The honest rows lie around zero, at 0.45 from it.
+    """
+    generator = torch.Generator().manual_seed(6)
+    direction = torch.nn.functional.normalize(torch.ones(20), dim=0)
+    centre, memory = torch.zeros(20), None
+    for _ in range(60):
+        honest = 0.1 * torch.randn(16, 20, generator=generator)
+        lies = (centre + reach * direction).expand(4, -1)
+        result = rule(torch.vstack([lies, honest]), memory=memory)
+        centre, memory = result.vector, result.memory
+    return float(centre.norm())
+
+
+def test_liars_who_know_the_centre_are_not_clipped_within_tau() -> None:
+    # Ozfatura et al., Section 4: the radius must fit the honest spread. One of 10 lets 4 of 20
+    # hold the aggregate at up to f tau / (n - f); the default follows the spread.
+    assert held_off(CenteredClipping(f=4, tau=10.0, iterations=1), 10.0) > 2.0
+    assert held_off(CenteredClipping(f=4, iterations=1), 10.0) < 0.5
