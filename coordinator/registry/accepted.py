@@ -33,7 +33,7 @@ class AcceptedEntry:
     def __init__(self, directory: Path, namespace: str, model: str, alias: str) -> None:
         self._storage = LocalStorage(directory)
         self._name = f"{namespace}/{model}/{alias}.json"
-        self._lock = _locked(directory / f"{namespace}.{model}.{alias}.lock")
+        self._lock: int | None = _locked(directory / f"{namespace}.{model}.{alias}.lock")
         try:
             self._entry = self._read()
         except BaseException:
@@ -51,8 +51,10 @@ class AcceptedEntry:
         self._entry = entry
 
     def close(self) -> None:
-        """Let another process use it."""
-        os.close(self._lock)
+        """Let another process use it. Harmless when that happened before."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
 
     def _read(self) -> HistoryEntry | None:
         try:

@@ -33,6 +33,7 @@ from pliska.coordinator.registry.protocol import (
     NodeDecision,
     NodeVerdict,
     decide_node,
+    digests_of,
     refusal,
     wanted_digests,
 )
@@ -41,6 +42,8 @@ from pliska.locks import LockError, Revision
 
 WANTED_CHECK_S = 0.5
 """How often a load looks whether it is still wanted."""
+RELOAD_S = 30.0
+"""How long after a load failed it is tried again."""
 
 Load = Callable[[LoadedModel], ModelT]
 
@@ -62,6 +65,14 @@ class Sighting:
     damage: str
     incarnation: str
     revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a version could not be loaded, and when that was found."""
+
+    why: str
+    at_s: float
 
 
 class Node(Generic[ModelT]):
@@ -95,6 +106,7 @@ class Node(Generic[ModelT]):
         self._tell = tell
         self._held: dict[Digest, Held[ModelT]] = {}
         self._view: View[ModelT] | None = None
+        self._failures: dict[Digest, _Failure] = {}
         self._missed = ""
 
     def read(self) -> Sighting:
@@ -122,8 +134,9 @@ class Node(Generic[ModelT]):
         problem = sighting.damage or self._follow(sighting.alias)
         if not problem:
             self._say(self._lag(), sighting)
-            problem = self._work(sighting)
+            self._work(sighting)
             self._let_go(sighting.operation)
+            problem = self._lag()
         self._say(problem, sighting)
         self._show(stale=problem)
 
@@ -170,27 +183,31 @@ class Node(Generic[ModelT]):
             parts.now(), self._accepted.entry, alias, newest, approvals, parts.approvals_min
         )
 
-    def _work(self, sighting: Sighting) -> str:
-        """Load, answer and switch; return why what is served stays behind, or nothing."""
+    def _work(self, sighting: Sighting) -> None:
+        """Load, answer and switch, until nothing is left to do about what was seen."""
         while True:
-            decision = decide_node(self._record, self._accepted.entry, sighting.operation)
+            decision = decide_node(
+                self._record, self._accepted.entry, sighting.operation, self._unloadable()
+            )
             match decision.verdict:
                 case NodeVerdict.LOAD if decision.digest is not None:
                     self._let_go(sighting.operation)
-                    failure = self._load_beside(decision.digest, sighting)
-                    if failure is not None:
-                        return self._fail(decision, failure)
+                    if not self._load_beside(decision.digest, sighting):
+                        return
                 case NodeVerdict.SWITCH:
                     self._switch(decision, sighting)
                 case NodeVerdict.ANSWER:
                     self._show(ack=Ack(decision.op_id, Answer.PREPARED))
+                case NodeVerdict.FAIL if decision.digest is not None:
+                    why = self._failures[decision.digest].why
+                    self._show(ack=Ack(decision.op_id, Answer.FAILED, why))
                 case NodeVerdict.RETRACT:
                     self._show(ack=None)
                 case _:
-                    return ""
+                    return
 
-    def _load_beside(self, digest: Digest, sighting: Sighting) -> str | None:
-        """Load a version; return why that failed, empty where it is not wanted any more."""
+    def _load_beside(self, digest: Digest, sighting: Sighting) -> bool:
+        """Load a version, or remember why not; False where nobody wants it any more."""
         who, last_check_s = self._record, time.monotonic()
 
         def is_wanted() -> bool:
@@ -208,29 +225,33 @@ class Node(Generic[ModelT]):
         except LockError:
             raise
         except LoadAbandonedError:
-            return ""
+            return False
         except Exception as error:  # noqa: BLE001 - the caller's code: whatever it raises, we go on
-            _log.warning(
-                "cannot load: node=%s version=%s", self._record.node, version, exc_info=True
-            )
-            return f"cannot load version {version}: {type(error).__name__}: {error}"
+            _log.warning("cannot load: node=%s version=%s", who.node, version, exc_info=True)
+            why = f"cannot load version {version}: {type(error).__name__}: {error}"
+            self._failures[digest] = _Failure(_one_line(why), time.monotonic())
+            return True
+        self._failures.pop(digest, None)
         self._held[digest] = Held(model, version, digest)
         self._record = dataclasses.replace(self._record, loaded=tuple(sorted(self._held)))
-        return None
+        return True
 
-    def _fail(self, decision: NodeDecision, failure: str) -> str:
-        if not failure:
-            return self._lag()
-        why = "".join(c if c.isprintable() else " " for c in failure)[:WHY_CHARACTERS_MAX]
-        self._show(ack=Ack(decision.op_id, Answer.FAILED, why))
-        return why if self._lag() else ""
+    def _unloadable(self) -> frozenset[Digest]:
+        since_s = time.monotonic() - RELOAD_S
+        return frozenset(
+            digest for digest, failure in self._failures.items() if failure.at_s > since_s
+        )
 
     def _lag(self) -> str:
-        """Say how far what is served is behind what was accepted; nothing where it is not."""
+        """Say why what is served is behind what was accepted; nothing where it is not."""
         accepted = self._accepted.entry
-        if accepted is None or self._record.serving_gen == accepted.gen:
+        if accepted is None:
+            return "the alias was never set"
+        if self._record.serving_gen == accepted.gen:
             return ""
-        return f"generation {accepted.gen} of the alias is not loaded yet"
+        lag = f"generation {accepted.gen} of the alias is not loaded yet"
+        failures = [self._failures[d].why for d in digests_of(accepted) if d in self._failures]
+        return _one_line("; ".join([lag, *failures]))
 
     def _switch(self, decision: NodeDecision, sighting: Sighting) -> None:
         entry = self._accepted.entry
@@ -269,6 +290,10 @@ class Node(Generic[ModelT]):
     def _show(self, **changes: Any) -> None:
         self._record = dataclasses.replace(self._record, **changes)
         self._presence.show(self._record)
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)[:WHY_CHARACTERS_MAX]
 
 
 def _named(alias: AliasRecord | None, operation: Operation | None) -> dict[Digest, int]:

@@ -10,7 +10,7 @@ again. `rollout` carries out what is said for operations, `serving` what is said
 for nodes. tests/registry_model explores them exhaustively.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -240,14 +240,14 @@ def refusal(
     Args:
         now: The time, UTC.
         known: The newest entry that this node ever accepted, in any life.
-        alias: What the store says now.
+        alias: What the store says now; None where it was never set.
         newest: Its newest history entry, proven to descend from `known`; None where
             it was not read yet, and only what `alias` itself tells is judged.
         approvals: How many publishers approved of `newest`.
         approvals_min: How many have to.
     """
     if alias is None:
-        return "the alias is gone" if known else "the alias was never set"
+        return None if known is None else "the alias is gone"
     if known is not None and alias.gen < known.gen:
         return f"the alias went back from generation {known.gen} to {alias.gen}"
     if known is not None and alias.gen == known.gen and alias.entry_hash != known.hash:
@@ -270,6 +270,8 @@ class NodeVerdict(StrEnum):
     """Serve what the alias says: all of it is loaded."""
     ANSWER = "answer"
     """Tell the open operation that its target is loaded."""
+    FAIL = "fail"
+    """Tell an operation that its target cannot be loaded."""
     RETRACT = "retract"
     """Take an answer back, before letting go of what it was about."""
     REST = "rest"
@@ -281,7 +283,7 @@ class NodeDecision:
 
     Attributes:
         op_id: The operation that it is done for; empty for REST.
-        digest: What to load; None for the other verdicts.
+        digest: What it is about: to load, or not to be loaded; None for the others.
     """
 
     verdict: NodeVerdict
@@ -291,7 +293,10 @@ class NodeDecision:
 
 
 def decide_node(
-    node: NodeRecord, accepted: HistoryEntry | None, operation: Operation | None
+    node: NodeRecord,
+    accepted: HistoryEntry | None,
+    operation: Operation | None,
+    unloadable: Collection[Digest] = (),
 ) -> NodeDecision:
     """Say what a node does next. Following the alias comes before preparing for another.
 
@@ -299,28 +304,41 @@ def decide_node(
         node: What it serves, holds and has answered.
         accepted: The newest entry of the alias that it may follow (see `refusal`).
         operation: The open operation.
+        unloadable: Manifests that it could not load lately; it prepares for the next
+            generation all the same, which may be the one that helps.
     """
-    if accepted is not None and accepted.gen > node.serving_gen:
-        missing = sorted(digests_of(accepted) - set(node.loaded))
-        reason = f"the alias is at generation {accepted.gen}"
-        if missing:
-            return NodeDecision(NodeVerdict.LOAD, reason, accepted.op_id, missing[0])
-        return NodeDecision(NodeVerdict.SWITCH, reason, accepted.op_id)
     if operation is not None and not _is_ahead(operation, accepted):
         operation = None
+    if accepted is not None and accepted.gen > node.serving_gen:
+        missing = sorted(digests_of(accepted) - set(node.loaded))
+        failed = [digest for digest in missing if digest in unloadable]
+        reason = f"the alias is at generation {accepted.gen}"
+        if not missing:
+            return NodeDecision(NodeVerdict.SWITCH, reason, accepted.op_id)
+        if not failed:
+            return NodeDecision(NodeVerdict.LOAD, reason, accepted.op_id, missing[0])
+        if operation is None and node.answer_to(accepted.op_id) is None:
+            return NodeDecision(NodeVerdict.FAIL, reason, accepted.op_id, failed[0])
     open_id = None if operation is None else operation.op_id
     ack = node.ack
     if ack is not None and ack.answer is Answer.PREPARED and ack.op_id != open_id:
         reason = f"operation {ack.op_id} does not prepare any more"
         return NodeDecision(NodeVerdict.RETRACT, reason, ack.op_id)
     if operation is None:
-        return NodeDecision(NodeVerdict.REST, "it serves what the alias says")
+        return NodeDecision(NodeVerdict.REST, "there is nothing to do for the alias")
+    return _decide_preparation(node, operation, unloadable)
+
+
+def _decide_preparation(
+    node: NodeRecord, operation: Operation, unloadable: Collection[Digest]
+) -> NodeDecision:
     if node.answer_to(operation.op_id) is not None:
         return NodeDecision(NodeVerdict.REST, "it has answered the open operation")
     reason = f"operation {operation.op_id} prepares generation {operation.gen}"
     if operation.loads in node.loaded:
         return NodeDecision(NodeVerdict.ANSWER, reason, operation.op_id)
-    return NodeDecision(NodeVerdict.LOAD, reason, operation.op_id, operation.loads)
+    verdict = NodeVerdict.FAIL if operation.loads in unloadable else NodeVerdict.LOAD
+    return NodeDecision(verdict, reason, operation.op_id, operation.loads)
 
 
 def wanted_digests(accepted: HistoryEntry | None, operation: Operation | None) -> frozenset[Digest]:

@@ -142,6 +142,7 @@ def _act(node: Node, seen: Seen, how: str, store: Store, budget: Budget) -> Iter
     match decision.verdict:
         case NodeVerdict.LOAD if decision.digest is not None:
             if budget.failures:
+                # That it cannot load it and the answer that says so are one step here.
                 failed = replace(node, ack=Ack(decision.op_id, Answer.FAILED))
                 less = replace(budget, failures=budget.failures - 1)
                 yield f"{label} fails", failed, _shown(failed, store), less

@@ -1,9 +1,10 @@
 """A registry on the memory store and a real directory, small tensors, and versions as data."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from pliska.coordinator.registry import (
     PromoteRequest,
     Registry,
     RollbackRequest,
+    ServedModel,
     State,
     Tensor,
     VersionRecord,
@@ -36,10 +38,10 @@ class Desk:
 
     model = "digits"
 
-    def __init__(self, backend: Backend, storage: Storage) -> None:
+    def __init__(self, backend: Backend, storage: Storage, **more: Any) -> None:
         self.backend = backend
         self.storage = storage
-        self.registry = Registry(backend, storage, now=lambda: NOW)
+        self.registry = Registry(backend, storage, **{"now": lambda: NOW, **more})
 
     def register(self, *numbers: int) -> None:
         for number in numbers:
@@ -73,6 +75,32 @@ def storage(tmp_path: Path) -> LocalStorage:
 @pytest.fixture
 def desk(backend: Backend, storage: LocalStorage) -> Desk:
     return Desk(backend, storage)
+
+
+@pytest.fixture
+def serve(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., ServedModel[bytes]]]:
+    """Begin to serve `digits@prod` as a node; what it serves are the bytes of `head`."""
+    monkeypatch.setattr("pliska.coordinator.registry.serving.POLL_S", 0.2)
+    opened: list[ServedModel[bytes]] = []
+
+    def begin(node: str = "n1", **more: Any) -> ServedModel[bytes]:
+        given = {"load": lambda loaded: loaded.tensors["head"], "timeout_s": 20.0, **more}
+        served = ServedModel.open(
+            given.pop("registry", desk.registry),
+            desk.model,
+            "prod",
+            node=node,
+            state=given.pop("state", tmp_path / f"state-{node}"),
+            **given,
+        )
+        opened.append(served)
+        return served
+
+    yield begin
+    for served in opened:
+        served.close()
 
 
 @pytest.fixture
