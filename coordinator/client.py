@@ -230,7 +230,8 @@ async def job_snapshot(directory: JobDirectory) -> dict[str, Any]:
     Returns:
         `job`, `leader` and `standbys` (names), `version` of the last commit;
         with a leader that answers also what `coordinator.status` describes.
-        `problem` says why a leader did not answer.
+        `problem` says why a leader did not answer; `waiting` says of each
+        coordinator, where nobody leads, what it has and why it does not.
     """
     leader = await asyncio.to_thread(directory.leader)
     coordinators = await asyncio.to_thread(directory.coordinators)
@@ -239,12 +240,25 @@ async def job_snapshot(directory: JobDirectory) -> dict[str, Any]:
     version = await asyncio.to_thread(directory.committed_version)
     snapshot = {"job": directory.job, "leader": leading, "standbys": names, "version": version}
     if leader is None:
-        return snapshot
+        asked = await asyncio.gather(*(_own_word(each, directory.job) for each in coordinators))
+        return {**snapshot, "waiting": asked}
     try:
         async with CoordinatorClient(leader.endpoint, directory.job) as client:
             return {**await client.status(), **snapshot}
     except (WireError, ProtocolError) as error:
         return {**snapshot, "problem": str(error)}
+
+
+async def _own_word(endpoint: Endpoint, job: str) -> dict[str, Any]:
+    """Ask a coordinator that does not lead what it has."""
+    try:
+        async with CoordinatorClient(endpoint, job) as client:
+            told = await client.status()
+    except (WireError, ProtocolError) as error:
+        return {"coordinator": endpoint.coordinator, "reason": str(error)}
+    reason = told.get("cannot_lead") or told.get("reason") or told.get("role")
+    version = told.get("version")
+    return {"coordinator": endpoint.coordinator, "version": version, "reason": reason}
 
 
 def parameters_path(version: Version) -> str:

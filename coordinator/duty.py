@@ -118,11 +118,6 @@ class Duty:
                 except StoreUnavailableError as error:
                     log.warning("reason=%s", f"the store does not answer: {error}")
                     await self._pause(RETRY_S)
-                except (RecoveryError, DamagedStateError) as error:
-                    # Another one may have what is missing here: it is their turn.
-                    log.error("reason=%s", f"cannot lead: {error}")  # noqa: TRY400
-                    self._unfit = str(error)
-                    await self._pause(RETRY_S)
                 else:
                     if ended is not None:
                         return ended
@@ -146,8 +141,23 @@ class Duty:
             log.info("coordinator=%s reason=%s", name, "stands by")
             leadership = await self._campaign(election)
             return None if leadership is None else await self._lead(leadership)
+        except (RecoveryError, DamagedStateError) as error:
+            await self._yield_to_others(str(error))
+            return None
         finally:
             await asyncio.to_thread(session.close)
+
+    async def _yield_to_others(self, reason: str) -> None:
+        """Let another coordinator lead, which may have what is missing here.
+
+        One that is alone keeps its place for a moment, so that people see it and why.
+        """
+        if reason != self._unfit:
+            log.error("coordinator=%s reason=%s", self._endpoint.coordinator, reason)
+        self._unfit = reason
+        self._stand_by()
+        if len(await asyncio.to_thread(self._means.directory.coordinators)) < 2:
+            await self._pause(RETRY_S)
 
     async def _campaign(self, election: Election) -> Leadership | None:
         """Wait to lead; None after `stop`."""

@@ -66,7 +66,7 @@ class NoCopies:
 
     def status(self) -> Mapping[str, Any]:
         """Tell of nobody."""
-        return {"in_force": 0, "standbys": []}
+        return {"wanted": 0, "in_force": 0, "reason": "on this disk only", "standbys": []}
 
 
 class Ledger:

@@ -97,8 +97,9 @@ def _render_job(snapshot: dict[str, Any]) -> list[RenderableType]:
 
 def _facts(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
     facts = [("job", snapshot["job"]), ("leader", snapshot["leader"] or "nobody")]
-    if snapshot["standbys"]:
-        facts.append(("standbys", ", ".join(snapshot["standbys"])))
+    if "cannot_lead" in snapshot:
+        facts.append(("cannot lead", snapshot["cannot_lead"]))
+    facts += _standby_facts(snapshot)
     if "round" in snapshot:
         round_facts = f"{snapshot['round']} of {snapshot['rounds']}, {snapshot['reason']}"
         facts += [("epoch", str(snapshot["epoch"])), ("round", round_facts)]
@@ -109,6 +110,29 @@ def _facts(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
         newest = snapshot["accuracy"][-1]
         facts.append(("accuracy", f"{newest['accuracy']:.4f} at version {newest['version']}"))
     return facts
+
+
+def _standby_facts(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
+    """Say what the standbys have, by the leader's word or else their own."""
+    if "waiting" in snapshot:
+        return [
+            (each["coordinator"], f"at version {each.get('version', '?')}, {each['reason']}")
+            for each in snapshot["waiting"]
+        ]
+    if "replicas" not in snapshot:
+        names = ", ".join(snapshot["standbys"])
+        return [("standbys", names)] if names else []
+    replicas = snapshot["replicas"]
+    facts = [
+        (each["coordinator"], _standby(each["state"], each["version"], each["reason"]))
+        for each in replicas["standbys"]
+    ]
+    durable = f"version {snapshot['committed_version']}, {replicas['reason']}"
+    return [*facts, ("durable", durable)]
+
+
+def _standby(state: str, version: int, reason: str) -> str:
+    return f"standby, {state} at version {version}" + (f": {reason}" if reason else "")
 
 
 def _mode_facts(mode: dict[str, Any]) -> list[tuple[str, str]]:

@@ -119,6 +119,7 @@ async def test_snapshot_of_a_job_whose_leader_does_not_answer_says_why() -> None
     directory = JobDirectory(backend, "toy")
     assert await job_snapshot(directory) == {
         "job": "toy", "leader": None, "standbys": [], "version": 0,
+        "waiting": [],
     }  # fmt: skip
     certificate = self_signed(["127.0.0.1"], datetime.now(UTC)).certificate_pem
     gone = Endpoint("c1", "127.0.0.1", 1, certificate, "ed25519:key")

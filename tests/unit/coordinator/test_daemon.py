@@ -1,13 +1,16 @@
 """The life of a coordinator process, run within the test's."""
 
 import asyncio
+import contextlib
 import os
 import socket
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from training.leadership import PATIENCE_S
+from training.leadership import PATIENCE_S, Lead
 from training.toy_job import toy_job
 
 from pliska.coordinator.client import JobDirectory, job_snapshot
@@ -26,7 +29,7 @@ def options(tmp_path: Path) -> CoordinatorOptions:
     )
 
 
-async def snapshot(options: CoordinatorOptions) -> dict[str, object]:
+async def snapshot(options: CoordinatorOptions) -> dict[str, Any]:
     directory = JobDirectory.at(options.store, "toy")
     try:
         return await job_snapshot(directory)
@@ -54,6 +57,50 @@ async def test_stop_ends_the_wait_of_a_standby(options: CoordinatorOptions) -> N
     daemon.stop()
     async with asyncio.timeout(PATIENCE_S):
         assert await daemon.run() is None
+
+
+@contextlib.asynccontextmanager
+async def running(*daemons: Daemon) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(daemon.run()) for daemon in daemons]
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            yield
+    finally:
+        for daemon in daemons:
+            daemon.stop()
+        await asyncio.gather(*tasks)
+
+
+async def comes_to(daemon: Daemon, **wanted: object) -> None:
+    """Wait until a coordinator's status is as wanted."""
+    while not wanted.items() <= daemon.status().items():  # noqa: ASYNC110 - nothing to wait on
+        await asyncio.sleep(0.01)
+
+
+async def test_one_that_lacks_the_committed_state_does_not_lead_until_somebody_gives_it(
+    options: CoordinatorOptions, tmp_path: Path, lead_toy: Callable[..., Lead]
+) -> None:
+    # One round was committed by a coordinator that is gone; its storage is elsewhere.
+    lead = lead_toy(workers=1, quorum=1, rule='name = "mean", f = 0')
+    options = replace(options, store=f"memory:{tmp_path}")
+    lead.begin()
+    async with lead.running():
+        await lead.join("w1")
+        await lead.push("w1")
+        await lead.committed(1)
+    assert lead.grant.resign()
+    daemon = Daemon(lead.job, replace(options, storage=str(tmp_path / "empty")))
+    second = Daemon(lead.job, replace(options, name="c2", storage=str(lead.storage._root), port=0))
+    async with running(daemon):
+        while "cannot_lead" not in daemon.status():  # noqa: ASYNC110 - nothing to wait on
+            await asyncio.sleep(0.01)
+        assert "the log entry of version 1 is missing" in daemon.status()["cannot_lead"]
+        told = await snapshot(options)
+        assert "version 1 is missing" in told["cannot_lead"]
+        async with running(second):
+            await comes_to(second, role="leader")
+            await comes_to(daemon, version=1)
+            await comes_to(second, version=1)
 
 
 async def test_taken_port_is_one_error_with_what_to_do(options: CoordinatorOptions) -> None:
