@@ -177,18 +177,22 @@ class ConsulFeed:
             raise
         except LockError:
             # Whoever reads the path now meets the error itself.
-            index, is_there = 0, True
-            query.due_s = time.monotonic() + REFUSED_PAUSE_S
+            query.index, query.due_s = 0, time.monotonic() + REFUSED_PAUSE_S
             self._changed.add(query.path)
         else:
-            # Where there is nothing, any change anywhere counts as one.
-            is_real = is_there or query.is_there or not query.index
-            query.due_s = 0.0 if is_real else time.monotonic() + NOTHING_PAUSE_S
-            if index != query.index and is_real:  # also one that went back: the servers began anew
-                self._changed.add(query.path)
-        query.index, query.is_there = index, is_there
+            self._note(query, index, is_there)
         with self._lock:
             self._idle.append(query)
+
+    def _note(self, query: _Query, index: int, is_there: bool) -> None:
+        """See from an answer whether a path has changed."""
+        is_first, was_there = query.index == 0, query.is_there
+        # An index that went back is a change as well: the servers began anew. But where there
+        # is nothing, and was nothing, the index is that of any change anywhere.
+        if index != query.index and (is_first or was_there or is_there):
+            self._changed.add(query.path)
+        query.due_s = 0.0 if is_there else time.monotonic() + NOTHING_PAUSE_S
+        query.index, query.is_there = index, is_there
 
     def _begin_anew(self) -> None:
         """Forget what is known: whatever is followed has perhaps changed."""

@@ -1,4 +1,6 @@
 import contextlib
+import os
+import select
 import socket
 import threading
 import time
@@ -161,3 +163,43 @@ def test_closing_ends_the_request_of_another_thread(serve: Serve) -> None:
     thread.join()
     with pytest.raises(StoreUnavailableError, match="closed"):
         connections.request("GET", "/", b"", 1)
+
+
+def test_an_answer_may_be_waited_for_elsewhere(serve: Serve) -> None:
+    may_answer = threading.Event()
+
+    def answers_when_it_may(connection: socket.socket) -> None:
+        for _ in range(2):
+            read_request(connection)
+            may_answer.wait(10)
+            connection.sendall(OK)
+
+    connections = serve([answers_when_it_may])
+    exchange = connections.begin("GET", "/v1/kv/a", b"", 5)
+    assert not exchange.is_answered()
+    may_answer.set()
+    poll = select.poll()
+    poll.register(exchange, select.POLLIN)
+    assert poll.poll(10_000)
+    assert exchange.is_answered()
+    assert exchange.answer(5).body == "ok"
+    # The connection is as good as new.
+    assert connections.request("GET", "/v1/kv/a", b"", 5).body == "ok"
+
+
+def test_the_end_of_a_connection_is_an_answer_that_fails(serve: Serve) -> None:
+    exchange = serve([answers(b"")]).begin("GET", "/v1/kv/a", b"", 5)
+    poll = select.poll()
+    poll.register(exchange, select.POLLIN)
+    assert poll.poll(10_000)
+    assert exchange.is_answered()
+    with pytest.raises(StoreUnavailableError):
+        exchange.answer(5)
+
+
+def test_an_abandoned_request_frees_its_connection(serve: Serve) -> None:
+    exchange = serve([never_answers]).begin("GET", "/v1/kv/a", b"", 5)
+    number = exchange.fileno()
+    exchange.abandon()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
