@@ -191,6 +191,8 @@ class Session(Closing):
     def _ended(self) -> str | None:
         """Why the session has ended; None while it lives. What was lost once stays lost."""
         self._home.check()
+        if self._end_reason is None and self.clock.now_s() < self._lease.deadline_s:
+            return None
         with self._changed:
             if self._end_reason is None and self.clock.now_s() >= self._lease.deadline_s:
                 self._end_reason = (

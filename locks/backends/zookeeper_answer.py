@@ -20,11 +20,12 @@ class Answer:
         self.request = request
         self.was_sent = False
         self.has_come = False
-        self._has_come = threading.Event()
+        self._gate = threading.Lock()  # costs less than an event, of which most have no need
+        self._gate.acquire()
         self._came: Answered | Exception = ConnectionLoss()
 
     def fail(self, error: Exception) -> None:
-        """There will be none."""
+        """There will be none, unless it has come."""
         self._settle(error)
 
     def deliver(self, answered: Answered) -> None:
@@ -33,7 +34,9 @@ class Answer:
 
     def wait(self, timeout_s: float) -> bool:
         """Whether it has come in time, by another thread; see `Channel.wait`."""
-        return self.has_come or self._has_come.wait(timeout_s)
+        if not self.has_come and self._gate.acquire(timeout=timeout_s):
+            self._gate.release()
+        return self.has_come
 
     @property
     def is_delivered(self) -> bool:
@@ -51,6 +54,7 @@ class Answer:
         raise self._came
 
     def _settle(self, came: Answered | Exception) -> None:
-        self._came = came
-        self.has_come = True
-        self._has_come.set()
+        if not self.has_come:
+            self._came = came
+            self.has_come = True
+            self._gate.release()

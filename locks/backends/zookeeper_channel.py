@@ -27,7 +27,7 @@ from pliska.locks.backends.zookeeper_answer import Answer
 from pliska.locks.backends.zookeeper_requests import Answered
 from pliska.locks.clock import SystemClock
 
-RECEIVE_BYTES_MAX = 256 * 1024
+RECEIVE_BYTES_MAX = 64 * 1024
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 """More than the records that are read in one request may have together."""
 READER_LEAVES_S = 0.5
@@ -65,8 +65,9 @@ class Channel:
         self._incoming = bytearray()
         self._is_torn = False
         """Whether a frame may have been lost on the way in."""
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
         """Guards what follows, and the socket: TLS is one object for both ways."""
+        self._reader_left = threading.Condition(self._lock)
         self._outgoing = bytearray()
         self._pending: deque[tuple[int, Answer]] = deque()
         self._xid = 0
@@ -89,7 +90,7 @@ class Channel:
             False when the socket did not take all: somebody has to `flush`.
         """
         bodies = [answer.request.serialize() for answer in answers]
-        with self._changed:
+        with self._lock:
             if not self._is_over:
                 for answer, body in zip(answers, bodies, strict=True):
                     self._xid = (self._xid % XID_MAX) + 1
@@ -104,7 +105,7 @@ class Channel:
 
     def send(self, data: bytes) -> bool:
         """Send bytes that are no request of ours; see `submit`."""
-        with self._changed:
+        with self._lock:
             self._outgoing += data
             return self._send_outgoing()
 
@@ -149,13 +150,13 @@ class Channel:
 
     def attend(self) -> None:
         """Have the connection's thread read again if who was to do it has gone."""
-        with self._changed:
+        with self._lock:
             if self._reader is not None and self._reader_until_s < self._clock.now_s():
                 self._forget_reader()
 
     def fail(self, error: Exception) -> None:
         """Send and handle nothing any more, and let every answer that is awaited fail."""
-        with self._handling, self._changed:
+        with self._handling, self._lock:
             self._is_over = True
             pending, self._pending = self._pending, deque()
         for _, answer in pending:
@@ -171,8 +172,8 @@ class Channel:
     def close(self) -> None:
         """Free the socket, once the one who reads from it has left."""
         self.fail(ConnectionLoss())
-        with self._changed:
-            self._changed.wait_for(lambda: self._reader is None, READER_LEAVES_S)
+        with self._lock:
+            self._reader_left.wait_for(lambda: self._reader is None, READER_LEAVES_S)
             self._socket.close()
             self._unattended.close()
 
@@ -187,7 +188,7 @@ class Channel:
         return True
 
     def _begin_reading(self, answer: Answer, until_s: float) -> bool:
-        with self._handling, self._changed:  # or the answer could be taken in before we wait for it
+        with self._handling, self._lock:  # or the answer could be taken in before we wait for it
             if self._reader is not None or self._is_over or answer.has_come:
                 return False
             self._reader, self._reader_until_s = answer, until_s
@@ -195,14 +196,14 @@ class Channel:
             return True
 
     def _end_reading(self, answer: Answer) -> None:
-        with self._changed:
+        with self._lock:
             if self._reader is answer:
                 self._forget_reader()
 
     def _forget_reader(self) -> None:
         self._reader = None
         if self._is_over:
-            self._changed.notify_all()
+            self._reader_left.notify_all()
         else:
             self._unattended.register(self._descriptor, select.EPOLLIN)
 
@@ -236,7 +237,7 @@ class Channel:
             raise
 
     def _receive(self) -> None:
-        with self._changed:
+        with self._lock:
             is_more_there = True
             while is_more_there:
                 try:
@@ -275,10 +276,10 @@ class Channel:
         elif header.xid == PING_XID:
             self._listener.on_ping()
         else:
-            xid, answer = self._pending.popleft()
+            xid, answer = self._pending[0]
             if header.xid != xid:
-                answer.fail(ConnectionLoss())
                 raise ValueError(f"answer {header.xid} in the place of {xid}")
             if header.zxid > 0:
                 self._listener.on_answer(header.zxid)
             answer.deliver(Answered(header.zxid, header.err, frame, offset))
+            self._pending.popleft()  # not before: who is interrupted here fails those that are left

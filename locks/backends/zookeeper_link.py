@@ -111,6 +111,8 @@ class ZookeeperLink:
             SessionLostError: The session has ended; only with `Purpose.SESSION`.
             AccessDeniedError: The servers refuse the credential.
         """
+        if self._connection.is_open and self.is_usable:
+            return
         with self._changed:
             while True:
                 self._check_usable()

@@ -6,7 +6,7 @@ backend and its watcher.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import GetChildren, GetData
@@ -23,8 +23,7 @@ READS_MAX = 200
 """Reads in one request; what they answer stays within tens of megabytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """What one read found.
 
     Attributes:
@@ -123,7 +122,7 @@ def last_change(link: ZookeeperLink, path: str, until_s: float) -> int:
     own = node_read(link, reply.results[0])
     if own is None:
         return _last_change_above(link, path, until_s)
-    below = replace(reply, results=reply.results[1:])
+    below = reply._replace(results=reply.results[1:])
     children = children_read(link, below, path, (), until_s) or {}
     records = (node for node in children.values() if not node.is_directory)
     changes = [node.modified for node in records]

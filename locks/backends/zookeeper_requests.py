@@ -61,8 +61,7 @@ class CreateContainer(Create2):  # type: ignore[misc] # kazoo has no types
     type = 19
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """An answer as it came.
 
     Attributes:
@@ -102,8 +101,7 @@ class Request(Protocol):
         """Read its answer; raise kazoo's exception for an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """Results in the order of the operations.
 
     Attributes:
