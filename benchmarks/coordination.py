@@ -2,9 +2,10 @@
 
     make bench BENCH=coordination ARGS="--rounds 7 --only zookeeper"
 
-Candidates are interleaved round by round; a ratio is taken inside one round, and
-its median over the rounds is shown with its spread. ZooKeeper and Consul are
-found or installed as for the tests (tests/services).
+Candidates take short turns in each round, so that all meet the same load; a
+ratio is taken inside one round, and its median over the rounds is shown with
+its spread. ZooKeeper and Consul are found or installed as for the tests
+(tests/services).
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Self
 
 from report import Figure, figure, show
 
@@ -25,10 +27,12 @@ from services import consul as consul_service
 from services import zookeeper as zookeeper_service
 
 LEASE_S = 10.0
-PAIRS = 100
+PAIRS = 200
 """Acquire and release so often in one sample."""
 CONTENTION_S = 2.0
 """How long processes compete in one sample."""
+TURNS = 10
+"""A sample is taken in so many parts, in turns with those that it is compared with."""
 KILLS = 15
 CHANGES = 100
 
@@ -84,43 +88,69 @@ def consul_script(host_port: str, *, session_each_time: bool) -> Iterator[Pair]:
     yield pair
 
 
-def rate(pair: Pair, count: int = PAIRS) -> float:
-    """Return how often a second `pair` runs."""
-    pair()
-    begun = time.perf_counter()
-    for _ in range(count):
+def rates(pairs: Sequence[Pair], count: int = PAIRS) -> list[float]:
+    """Return how often a second each pair runs; they take turns, so that all meet the same load."""
+    spent_s = [0.0] * len(pairs)
+    for pair in pairs:
         pair()
-    return count / (time.perf_counter() - begun)
+    for _ in range(TURNS):
+        for index, pair in enumerate(pairs):
+            begun_s = time.perf_counter()
+            for _ in range(count // TURNS):
+                pair()
+            spent_s[index] += time.perf_counter() - begun_s
+    return [count // TURNS * TURNS / each_s for each_s in spent_s]
 
 
-def compete(kind: str, address: str, processes: int) -> list[int]:
-    """Let processes acquire and release one lock in tight loops; return how often each did."""
-    command = [sys.executable, __file__, "--compete", kind, address]
-    children = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(processes)
-    ]
-    for child in children:
-        assert child.stdout is not None
-        child.stdout.readline()  # it is ready
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("go\n")
-        child.stdin.flush()
-    return [int(child.communicate()[0]) for child in children]
+class Competitors:
+    """Processes that acquire and release one lock in tight loops, when they are told to."""
+
+    def __init__(self, kind: str, address: str, count: int) -> None:
+        command = [sys.executable, __file__, "--compete", kind, address]
+        self._children = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(count)
+        ]
+        for child in self._children:
+            assert child.stdout is not None
+            child.stdout.readline()  # it is ready
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self._children:
+            child.communicate()
+
+    def compete(self, length_s: float) -> list[int]:
+        """Return how often each had the lock in this time."""
+        for child in self._children:
+            assert child.stdin is not None
+            child.stdin.write(f"{length_s}\n")
+            child.stdin.flush()
+        return [int(child.stdout.readline()) for child in self._children if child.stdout]
 
 
 def compete_here(kind: str, address: str) -> None:
-    """Be one of the processes of `compete`."""
+    """Be one of the `Competitors`."""
     with (our_pair if kind == "ours" else kazoo_pair)(address) as pair:
         pair()
         print("ready", flush=True)
-        sys.stdin.readline()
-        count, until = 0, time.monotonic() + CONTENTION_S
-        while time.monotonic() < until:
-            pair()
-            count += 1
-    print(count, flush=True)
+        for line in sys.stdin:
+            count, until_s = 0, time.monotonic() + float(line)
+            while time.monotonic() < until_s:
+                pair()
+                count += 1
+            print(count, flush=True)
+
+
+def hand_over_ratio(ours: Competitors, theirs: Competitors) -> float:
+    """Return the time of our hand-over over that of theirs; they take turns too."""
+    counts = [0, 0]
+    for _ in range(TURNS):
+        for index, competitors in enumerate((ours, theirs)):
+            counts[index] += sum(competitors.compete(CONTENTION_S / TURNS))
+    return counts[1] / counts[0]
 
 
 def hold_here(address: str) -> None:
@@ -138,16 +168,19 @@ def zookeeper_figures(stack: ExitStack, rounds: int) -> list[Figure]:
     if server.process is not None:
         stack.callback(server.process.kill)
     address = server.fresh_address()
-    own = stack.enter_context(our_pair(address))
-    kazoo = stack.enter_context(kazoo_pair(server.host_port))
+    pairs = [
+        stack.enter_context(our_pair(address)),
+        stack.enter_context(kazoo_pair(server.host_port)),
+    ]
+    our_two = stack.enter_context(Competitors("ours", address, 2))
+    kazoos_two = stack.enter_context(Competitors("kazoo", server.host_port, 2))
     ours, theirs, ratios, hand_overs = [], [], [], []
     for _ in range(rounds):
-        ours.append(rate(own))
-        theirs.append(rate(kazoo))
-        ratios.append(ours[-1] / theirs[-1])
-        hand_overs.append(
-            sum(compete("kazoo", server.host_port, 2)) / sum(compete("ours", address, 2))
-        )
+        own, kazoos = rates(pairs)
+        ours.append(own)
+        theirs.append(kazoos)
+        ratios.append(own / kazoos)
+        hand_overs.append(hand_over_ratio(our_two, kazoos_two))
     return [
         figure("ZooKeeper: our acquire + release", ours, "/s"),
         figure("ZooKeeper: kazoo's Lock recipe", theirs, "/s"),
@@ -168,14 +201,17 @@ def consul_figures(stack: ExitStack, rounds: int) -> list[Figure]:
     server = consul_service.start_one(directory, consul_service.binary())
     if server.process is not None:
         stack.callback(server.process.kill)
-    own = stack.enter_context(our_pair(server.fresh_address()))
-    each = stack.enter_context(consul_script(server.host_port, session_each_time=True))
-    kept = stack.enter_context(consul_script(server.host_port, session_each_time=False))
+    pairs = [
+        stack.enter_context(our_pair(server.fresh_address())),
+        stack.enter_context(consul_script(server.host_port, session_each_time=True)),
+        stack.enter_context(consul_script(server.host_port, session_each_time=False)),
+    ]
     ours, with_session, without = [], [], []
     for _ in range(rounds):
-        ours.append(rate(own))
-        with_session.append(ours[-1] / rate(each))
-        without.append(ours[-1] / rate(kept))
+        own, each, kept = rates(pairs)
+        ours.append(own)
+        with_session.append(own / each)
+        without.append(own / kept)
     goal = ">= 1.3"
     return [
         figure("Consul: our acquire + release", ours, "/s"),
@@ -190,12 +226,13 @@ def embedded_figures(stack: ExitStack, rounds: int) -> list[Figure]:
     directory = stack.enter_context(tempfile.TemporaryDirectory())
     address = f"embedded:{directory}"
     own = stack.enter_context(our_pair(address))
-    rates = [rate(own, 2000) for _ in range(rounds)]
-    shares = [compete("ours", address, 8) for _ in range(max(1, rounds // 2))]
+    ours = [each for _ in range(rounds) for each in rates([own], 2000)]
+    with Competitors("ours", address, 8) as eight:
+        shares = [eight.compete(CONTENTION_S) for _ in range(max(1, rounds // 2))]
     fairness = [max(share) / max(1, min(share)) for share in shares]
     backend = stack.enter_context(closing(connect(address)))
     return [
-        figure("embedded: acquire + release", rates, "/s", ">= 2000", lambda v: v >= 2000),
+        figure("embedded: acquire + release", ours, "/s", ">= 2000", lambda v: v >= 2000),
         figure("embedded: most over least of 8 processes", fairness, "x", "<= 2",
                lambda v: v <= 2.0),
         figure("embedded: lock free after kill -9", kills_ms(address, backend), "ms", "<= 50",
