@@ -314,3 +314,15 @@ def test_what_cannot_be_read_hides_only_itself(
     assert listing.instances == (scorer("s1"),)
     assert listing.unreadable
     assert all(SERVICE in reason for reason in listing.unreadable)
+
+
+def test_many_services_are_followed_in_one_thread(enter: Register, backend: Backend) -> None:
+    quiet = [f"{SERVICE}-{number}" for number in range(60)]
+    with Resolver(backend) as resolver:
+        views = [resolver.view(name) for name in (*quiet, SERVICE)]
+        wait_until(lambda: all(view.snapshot.standing is Standing.CONFIRMED for view in views))
+        enter(scorer("s1"))
+        wait_until(lambda: ids(views[-1]) == ["s1"])
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count("pliska-service-views") == 1
+    wait_until(lambda: "pliska-service-views" not in [each.name for each in threading.enumerate()])
