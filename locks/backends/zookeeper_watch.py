@@ -150,12 +150,11 @@ class ZookeeperWatcher:
     ) -> Reply | None:
         """Wait until a path has changed, and read what is there then or later.
 
-        The read needs no sync. It is behind the announcement on one connection, and so
-        sees at least what was announced: "A client will see the watch event for a znode it
-        is watching before seeing the new data that corresponds to that znode", and "once an
-        update has been applied", "a client will never see an older view" (ZooKeeper
-        Programmer's Guide, "What ZooKeeper Guarantees about Watches" and "Consistency
-        Guarantees").
+        The read needs no sync. The server had made the change when it announced it, and the
+        read is behind the announcement on one connection: "a client will never see an older
+        view of the system", not even through another server, and "will never see a change for
+        which it has set a watch until it first sees the watch event" (ZooKeeper Programmer's
+        Guide, "Consistency Guarantees" and "ZooKeeper Watches").
 
         Args:
             link: Where to read.
