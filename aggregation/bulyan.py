@@ -7,11 +7,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from pliska.aggregation import distances
 from pliska.aggregation.aggregator import Rule
 from pliska.aggregation.coordinate_rule import reduced
+from pliska.aggregation.engine.networks import Nearest
 from pliska.aggregation.krum import krum_scores
 from pliska.aggregation.near_median import near_median_mean
 from pliska.aggregation.points import Combination, Mixture, Points
+from pliska.aggregation.rows import Rows
 from pliska.aggregation.setting import Setting
 
 
@@ -45,6 +48,11 @@ class RecursiveRule(Rule):
             and the winners in order.
         """
 
+    def read_ahead(self, rows: Rows, f: int) -> None:
+        """Multiply the rows."""
+        del f
+        distances.read_ahead(rows)
+
     def combine(self, points: Points, setting: Setting) -> Combination:
         """Choose by distances, then average near the median."""
         geometry, f = points.geometry, setting.f
@@ -53,7 +61,10 @@ class RecursiveRule(Rule):
         matrix[:, : geometry.n] = coefficients
         theta = len(winners)
         chosen = points.mixed(Mixture(matrix, [0] * geometry.n))
-        made = reduced(points, chosen.reduce(lambda rows: near_median_mean(rows, theta - 2 * f)))
+        nearest = Nearest(theta, theta - 2 * f)
+        made = reduced(
+            points, chosen.average(nearest, lambda rows: near_median_mean(rows, nearest.count))
+        )
         turns = {row: turn for turn, row in enumerate(winners, start=1)}
         places = list(points.places)  # so that the reasons hold no rows
 

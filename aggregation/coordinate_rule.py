@@ -1,4 +1,4 @@
-"""Rules that treat every coordinate alone, and those that average a band of its ranks."""
+"""Rules that treat every coordinate alone, and those that average some of its values."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -7,6 +7,7 @@ import torch
 
 from pliska.aggregation import order_statistics
 from pliska.aggregation.aggregator import Rule
+from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.order_statistics import BandMean, band_mean
 from pliska.aggregation.points import Combination, Points
 from pliska.aggregation.rows import Rows
@@ -40,25 +41,36 @@ class CoordinateRule(Rule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BandRule(CoordinateRule):
+class AverageRule(CoordinateRule):
+    """A rule that averages some of the values in every coordinate."""
+
+    @abstractmethod
+    def selection(self, n: int, f: int) -> Selection | Nearest:
+        """Return which of n values are averaged."""
+
+    def read_ahead(self, rows: Rows, f: int) -> None:
+        """Average."""
+        order_statistics.read_ahead(rows, self.selection(rows.n, f))
+
+    def combine(self, points: Points, setting: Setting) -> Combination:
+        """Average; mixed rows are mixed and averaged in one pass where possible."""
+        if setting.masses is not None:
+            return super().combine(points, setting)
+        selection = self.selection(points.n, setting.f)
+        return reduced(points, points.average(selection, lambda rows: self.reduce(rows, setting)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandRule(AverageRule):
     """A rule that averages a band of ranks in every coordinate."""
 
     @abstractmethod
     def band(self, n: int, f: int) -> range:
         """Return the ranks (0 is the smallest) whose values are averaged."""
 
-    def read_ahead(self, rows: Rows, f: int) -> None:
-        """Average the band."""
-        order_statistics.read_ahead(rows, self.band(rows.n, f))
-
-    def combine(self, points: Points, setting: Setting) -> Combination:
-        """Average the band; mixed rows are mixed and averaged in one pass where possible."""
-        if points.matrix is not None and not points.landmarks and setting.masses is None:
-            band = self.band(points.n, setting.f)
-            made = order_statistics.mixed_band_mean(points.rows, points.matrix, band)
-            if made is not None:
-                return reduced(points, replace(made, kept=made.kept @ points.matrix))
-        return super().combine(points, setting)
+    def selection(self, n: int, f: int) -> Selection:
+        """Those of the band."""
+        return Selection(n, self.band(n, f))
 
     def reduce(self, rows: Rows, setting: Setting) -> BandMean:
         """Average the band in every coordinate."""

@@ -25,8 +25,9 @@ COMPILED_ELEMENTS_MIN = 1 << 20
 """Fewer values are multiplied in float64 throughout, which costs a few milliseconds at most."""
 
 SAMPLE_SPANS = 4
-SAMPLE_COLUMNS = 1 << 12
-"""Columns looked at to choose a centre: so many spans of so many columns."""
+SAMPLE_VALUES = 1 << 14
+"""Values looked at to choose a centre, from so many places of each row. Few enough that torch
+does not share them out among its threads, which wait for each other on a busy machine."""
 
 
 def squared_distances(rows: Rows) -> Tensor:
@@ -163,13 +164,13 @@ def _middle_row(rows: Rows) -> int:
     Judged by some of the columns: whatever the centre, the distances come out
     right, only sooner or later.
     """
-    step = max(SAMPLE_COLUMNS, rows.measured // SAMPLE_SPANS)
-    spans = [
-        slice(start, min(start + SAMPLE_COLUMNS, rows.measured))
-        for start in range(0, rows.measured, step)
-    ]
-    sampled = torch.stack([squared_lengths(rows.tensors, columns) for columns in spans])
-    lengths = rows.total(sampled.sum(dim=0))
+    width = max(1, min(SAMPLE_VALUES // (SAMPLE_SPANS * rows.n), rows.measured))
+    step = max(width, rows.measured // SAMPLE_SPANS)
+    columns = [row[: rows.measured] for row in rows.tensors]
+    if rows.measured:
+        columns = [row.unfold(0, width, step)[:SAMPLE_SPANS].flatten() for row in columns]
+    sampled = torch.stack(columns).to(torch.float64).square().sum(dim=1)
+    lengths = rows.total(sampled)
     found = torch.where(lengths.isfinite(), lengths, torch.inf).cpu().tolist()
     return sorted(range(rows.n), key=lambda i: (found[i], i))[rows.n // 2]
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pliska.aggregation.coordinate_rule import CoordinateRule
+from pliska.aggregation.coordinate_rule import AverageRule
+from pliska.aggregation.engine.networks import Nearest
 from pliska.aggregation.near_median import near_median_mean
 from pliska.aggregation.order_statistics import BandMean
 from pliska.aggregation.rows import Rows
@@ -11,7 +12,7 @@ from pliska.aggregation.setting import Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeaMed(CoordinateRule):
+class MeaMed(AverageRule):
     """Mean around the median: per coordinate, the mean of the n - f values nearest the median.
 
     Of values equally near the median, those of workers earlier in canonical
@@ -33,6 +34,10 @@ class MeaMed(CoordinateRule):
     def rows_least(self, f: int) -> int:
         """A majority must be honest."""
         return 2 * f + 1
+
+    def selection(self, n: int, f: int) -> Nearest:
+        """The n - f nearest the median."""
+        return Nearest(n, n - f)
 
     def reduce(self, rows: Rows, setting: Setting) -> BandMean:
         """Average the values nearest the median."""

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from pliska.aggregation.column_blocks import reduce_columns
-from pliska.aggregation.order_statistics import BandMean, band_mean
+from pliska.aggregation.order_statistics import BandMean, band_mean, nearest_mean
 from pliska.aggregation.rows import Rows
 
 
@@ -13,8 +13,8 @@ def near_median_mean(rows: Rows, keep: int) -> BandMean:
 
     Of values equally near, those of earlier rows are taken. The border is the
     rank `keep` of the deviations, so no column is sorted with its indices.
-    Cost O(n log^2 n) comparisons per coordinate, in float64: two columns of
-    float32 that differ in the last bit must not tie.
+    Cost O(n log^2 n) comparisons per coordinate; deviations are in float64:
+    two values of float32 that differ in the last bit must not tie.
 
     Args:
         rows: [n, d].
@@ -22,7 +22,8 @@ def near_median_mean(rows: Rows, keep: int) -> BandMean:
     """
     if keep == rows.n:
         return band_mean(rows, range(rows.n))
-    return reduce_columns(rows, lambda block: _nearest(block, keep))
+    made = nearest_mean(rows, keep)
+    return reduce_columns(rows, lambda block: _nearest(block, keep)) if made is None else made
 
 
 def _nearest(block: Tensor, keep: int) -> tuple[Tensor, Tensor]:

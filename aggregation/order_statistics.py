@@ -1,23 +1,31 @@
 """The mean of some of the sorted values, in each coordinate, in one read of the rows.
 
 Mean, median and trimmed mean average a band of ranks; the mean around the
-median averages the values nearest to it. Rules call `band_mean` and
-`nearest_mean`; the work is done by a compiled kernel where there is one for
-these rows, else by networks of elementwise minima and maxima, else by sorting.
+median averages the values nearest to it. The work is done by a compiled kernel
+where there is one for these rows; bands of ranks else by networks of
+elementwise minima and maxima, or by sorting.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pliska.aggregation.engine import bands, blocked_networks, gpu, mixtures, sorted_columns
-from pliska.aggregation.engine.compiler import host_for
-from pliska.aggregation.engine.networks import Selection
+from pliska.aggregation.engine import (
+    bands,
+    blocked_networks,
+    gpu,
+    mixtures,
+    reports,
+    sorted_columns,
+)
+from pliska.aggregation.engine.compiler import Host, host_for
+from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.engine.results import RESULTS
-from pliska.aggregation.engine.statistics import SQUARE_MIN, Sums, repaired
+from pliska.aggregation.engine.statistics import SQUARE_MIN, repaired, squares
 from pliska.aggregation.rows import Rows
 
 SQUARE_MAX = 1e36
@@ -56,44 +64,59 @@ def band_mean(rows: Rows, band: range) -> BandMean:
         rows: Finite, n >= 1.
         band: Ranks (0 is the smallest), not empty, within 0..n.
     """
-    return _selected_mean(rows, Selection(rows.n, band))
+    selection = Selection(rows.n, band)
+    made: BandMean | None = rows.seen.means.pop(selection, None)
+    if made is not None:
+        return made
+    target = target_for(rows, rows.n)
+    if target is not None:
+        return reduced(rows, partial(_compiled, target, rows, selection))
+    return reduced(rows, partial(_uncompiled, rows, selection))
 
 
-def nearest_mean(rows: Rows, count: int) -> BandMean:
+def nearest_mean(rows: Rows, count: int) -> BandMean | None:
     """Average the `count` values nearest to the median, per coordinate.
 
-    For even n the median is the mean of the two middle values. Of two values
-    equally near the smaller one is taken, which depends on values alone: not
-    on who sent them. Cost as that of `band_mean`.
+    Of values equally near those of earlier rows are taken; for even n the
+    median is the mean of the two middle values.
 
     Args:
         rows: Finite, n >= 1.
         count: 1 to n.
+
+    Returns:
+        `kept` counts exactly `count` rows in each coordinate. None if there is
+        no kernel for these rows, or they are few.
     """
-    return _selected_mean(rows, Selection(rows.n, range(rows.n), count))
+    selection = Nearest(rows.n, count)
+    made: BandMean | None = rows.seen.means.pop(selection, None)
+    target = target_for(rows, rows.n)
+    if made is not None or target is None:
+        return made
+    return reduced(rows, partial(_compiled, target, rows, selection))
 
 
-def mixed_band_mean(rows: Rows, matrix: Tensor, band: range) -> BandMean | None:
-    """Do what `band_mean` does to `matrix` times the rows, which are never built whole.
+def mixed_mean(
+    rows: Rows, matrix: Tensor, selection: Selection | Nearest, centre: int
+) -> BandMean | None:
+    """Average some of the values of `matrix` times the rows, which are never built whole.
 
     Args:
         rows: Finite, n >= 1.
         matrix: Float64 [m, n].
-        band: Of the m values in each coordinate.
+        selection: Of the m values in each coordinate.
+        centre: The row about which means of rows are formed, one of ordinary length.
 
     Returns:
         `kept` is of the m mixed rows, `distances` of the n unmixed ones. None
         if there is no kernel for these rows and this matrix, or they are few,
         or squares leave the range of float32.
     """
-    target = host_for(rows.tensors)
-    selection = Selection(len(matrix), band)
-    is_large = rows.n * rows.whole_d >= COMPILED_ELEMENTS_MIN
-    if target is None or not is_large or max(rows.n, len(matrix)) > bands.ROWS_MAX:
+    target = target_for(rows, len(matrix))
+    if target is None or selection.is_whole:
         return None
-    mixture = mixtures.Mixture.of(matrix.numpy())
-    lengths = rows.squared_lengths()
-    if mixture is None or selection.is_whole or not _fit(lengths, rows.whole_d):
+    mixture = mixtures.Mixture.of(matrix.numpy(), centre)
+    if mixture is None or not _fit(rows.squared_lengths(), rows.whole_d):
         return None
     vector = RESULTS.vector(rows.d)
     measured, carried = (
@@ -105,33 +128,75 @@ def mixed_band_mean(rows: Rows, matrix: Tensor, band: range) -> BandMean | None:
     return BandMean(vector, kept, distances)
 
 
+def distances_to(rows: Rows, vector: Tensor) -> Tensor:
+    """Return the squared distance of each row to `vector` [d], float64 [n], measured columns only.
+
+    Args:
+        rows: Finite.
+        vector: In the rows' arithmetic dtype.
+    """
+    columns, target = slice(0, rows.measured), target_for(rows, rows.n)
+    if target is None:
+        found = [squares(row, columns, vector) for row in rows.tensors]
+    else:
+        least = SQUARE_MIN * rows.measured
+        found = [
+            distance if least <= distance < np.inf else squares(row, columns, vector)
+            for row, distance in zip(
+                rows.tensors,
+                reports.distances(target, rows.tensors, columns, vector).tolist(),
+                strict=True,
+            )
+        ]
+    return rows.total(torch.tensor(found, dtype=torch.float64))
+
+
+def read_ahead(rows: Rows, selection: Selection | Nearest) -> None:
+    """Do a rule's work before the gate, which then need not read the rows again.
+
+    Args:
+        rows: Not yet known to be finite. If they are not, no harm is done but
+            to the time.
+        selection: As of `band_mean` or `nearest_mean`, which hands the result out once.
+    """
+    target = target_for(rows, rows.n)
+    if target is not None:
+        rows.seen.means[selection] = reduced(rows, partial(_compiled, target, rows, selection))
+    elif isinstance(selection, Selection) and _are_many(rows):
+        rows.seen.means[selection] = reduced(rows, partial(_uncompiled, rows, selection))
+
+
+def target_for(rows: Rows, points: int) -> Host | None:
+    """Return the CPU that has kernels for these rows and so many points, if they are worth it.
+
+    None for few values, for float64, on a GPU, and where nothing can be compiled.
+    """
+    if not _are_many(rows) or max(rows.n, points) > bands.ROWS_MAX:
+        return None
+    return host_for(rows.tensors)
+
+
+def _are_many(rows: Rows) -> bool:
+    return rows.n * rows.whole_d >= COMPILED_ELEMENTS_MIN
+
+
 def _fit(lengths: Sequence[tuple[float, float]], d: int) -> bool:
     """Return whether float32 holds the squares of rows of these squared lengths."""
     return all(SQUARE_MIN * d <= sum(length) < SQUARE_MAX for length in lengths)
 
 
-def read_ahead(rows: Rows, band: range) -> None:
-    """Do the work of `band_mean` before the gate, which then need not read the rows again.
+def reduced(rows: Rows, reduce: Callable[[slice, Tensor], Tensor]) -> BandMean:
+    """Put together what a reduction finds out of the measured columns and of the others.
 
     Args:
-        rows: Not yet known to be finite. If they are not, no harm is done but
-            to the time.
-        band: As for `band_mean`, which hands the result out once.
+        rows: n rows.
+        reduce: Given columns and a vector [d], writes the result for these
+            columns there and returns what `statistics.Sums` holds, float64
+            [3, n] on the rows' device.
     """
-    selection = Selection(rows.n, band)
-    if rows.n * rows.whole_d >= COMPILED_ELEMENTS_MIN:
-        rows.seen.means[selection] = _made(rows, selection)
-
-
-def _selected_mean(rows: Rows, selection: Selection) -> BandMean:
-    made: BandMean | None = rows.seen.means.pop(selection, None)
-    return _made(rows, selection) if made is None else made
-
-
-def _made(rows: Rows, selection: Selection) -> BandMean:
     vector = _result(rows)
-    measured = _sums(rows, selection, slice(0, rows.measured), vector)
-    carried = _sums(rows, selection, slice(rows.measured, rows.d), vector)
+    measured = reduce(slice(0, rows.measured), vector)
+    carried = reduce(slice(rows.measured, rows.d), vector)
     sums = torch.stack([measured[0], measured[2] + carried[2], measured[1], carried[1]])
     distances, kept, *lengths = rows.total(sums)
     if rows.seen.lengths is None:
@@ -146,24 +211,23 @@ def _result(rows: Rows) -> Tensor:
     return first.new_empty(rows.d, dtype=rows.dtype)
 
 
-def _sums(rows: Rows, selection: Selection, columns: slice, vector: Tensor) -> Tensor:
+def _compiled(
+    target: Host, rows: Rows, selection: Selection | Nearest, columns: slice, vector: Tensor
+) -> Tensor:
     """Write the result for these columns; return what `Sums` holds, float64 [3, n]."""
+    sums = bands.select_mean(target, rows.tensors, selection, columns, vector)
+    return repaired(sums, rows.tensors, vector, columns).stacked
+
+
+def _uncompiled(rows: Rows, selection: Selection, columns: slice, vector: Tensor) -> Tensor:
+    """Do what `_compiled` does where there is nothing to compile with or for."""
     tensors = rows.tensors
     if tensors[0].device.type != "cpu":
         on_device = gpu if tensors[0].device.type == "cuda" else sorted_columns
         found: Tensor = on_device.select_mean(tensors, selection, columns, vector)
         return found
-    sums = _sums_on_cpu(rows, selection, columns, vector)
-    return torch.from_numpy(np.stack([sums.distances, sums.lengths, sums.kept]))
-
-
-def _sums_on_cpu(rows: Rows, selection: Selection, columns: slice, vector: Tensor) -> Sums:
-    tensors = rows.tensors
-    if rows.dtype == torch.float64 or rows.n * rows.d < COMPILED_ELEMENTS_MIN:
-        return blocked_networks.select_mean(tensors, selection, columns, vector, np.float64)
-    target = host_for(tensors)
-    if target is not None and rows.n <= bands.ROWS_MAX:
-        sums = bands.select_mean(target, tensors, selection, columns, vector)
-    else:
-        sums = blocked_networks.select_mean(tensors, selection, columns, vector, np.float32)
-    return repaired(sums, tensors, vector, columns)
+    if rows.dtype == torch.float64 or not _are_many(rows):
+        exact = blocked_networks.select_mean(tensors, selection, columns, vector, np.float64)
+        return exact.stacked
+    sums = blocked_networks.select_mean(tensors, selection, columns, vector, np.float32)
+    return repaired(sums, tensors, vector, columns).stacked

@@ -12,8 +12,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.geometry import Geometry
-from pliska.aggregation.order_statistics import BandMean
+from pliska.aggregation.order_statistics import BandMean, distances_to, mixed_mean
 from pliska.aggregation.rows import Rows
 from pliska.aggregation.setting import Memory
 
@@ -139,11 +140,30 @@ class Points:
             reasons=lambda: [choice.reasons[place] for place in places],
         )
 
-    def reduce(self, reduction: Callable[[Rows], BandMean]) -> BandMean:
-        """Apply a coordinate-wise reduction to the points, block by block where they are mixed.
+    def average(
+        self, selection: Selection | Nearest, reduction: Callable[[Rows], BandMean]
+    ) -> BandMean:
+        """Average some of the values in every column of the points.
 
         Mixed points are formed in the rows' arithmetic dtype, about one of the
-        rows, so that the mean of equal rows is that row.
+        rows, so that the mean of equal rows is that row; never whole.
+
+        Args:
+            selection: Which.
+            reduction: Does it for plain rows; `kept` is of the points.
+
+        Returns:
+            The vector, and `kept` and `distances` of the rows.
+        """
+        if self.matrix is not None and self._picked is None and set(self.landmarks) <= {ORIGIN}:
+            of_rows = self.matrix[:, : self.rows.n]
+            made = mixed_mean(self.rows, of_rows, selection, _middle_row(self.rows))
+            if made is not None:
+                return replace(made, kept=made.kept @ of_rows)
+        return self.reduce(reduction)
+
+    def reduce(self, reduction: Callable[[Rows], BandMean]) -> BandMean:
+        """Apply a coordinate-wise reduction to the points, block by block where they are mixed.
 
         Args:
             reduction: Treats every column alone; `kept` is of the points.
@@ -153,14 +173,17 @@ class Points:
         """
         if self.matrix is None:
             return reduction(self.rows)
+        if self._picked is not None:
+            return self._reduce_picked(self._picked, reduction)
         vector = self.rows.tensors[0].new_empty(self.rows.d, dtype=self.rows.dtype)
         kept = torch.zeros(self.n, dtype=torch.float64, device=vector.device)
         distances = kept.new_zeros(self.rows.n)
-        mix = _mixer(self.matrix, vector, _middle_row(self.rows))
+        matrix, middle = self.matrix.to(vector), _middle_row(self.rows)
         for columns in self.rows.spans(self.rows.d):
             block = self._all.block(columns)
             measured = max(0, min(self.rows.measured - columns.start, block.shape[1]))
-            made = reduction(Rows(tuple(mix(block)), measured))
+            mixed = torch.addmm(block[middle], matrix, block - block[middle])
+            made = reduction(Rows(tuple(mixed), measured))
             vector[columns] = made.vector
             kept += made.kept
             gaps = block[: self.rows.n, :measured] - made.vector[:measured]
@@ -168,10 +191,34 @@ class Points:
         kept, distances = self.rows.total(kept), self.rows.total(distances)
         return BandMean(vector, kept @ self.matrix[:, : self.rows.n].to(kept), distances)
 
+    def _reduce_picked(
+        self, positions: Sequence[int], reduction: Callable[[Rows], BandMean]
+    ) -> BandMean:
+        """Reduce points that are rows themselves, each at most once."""
+        rows, picked = self.rows, torch.tensor(positions)
+        made = reduction(rows.with_tensors(tuple(rows.tensors[i] for i in positions)))
+        kept, distances = made.kept.new_zeros(rows.n), made.distances.new_zeros(rows.n)
+        kept[picked], distances[picked] = made.kept, made.distances
+        others = sorted(set(range(rows.n)).difference(positions))
+        if others:
+            left_out = rows.with_tensors(tuple(rows.tensors[i] for i in others))
+            distances[torch.tensor(others)] = distances_to(left_out, made.vector).to(distances)
+        return BandMean(made.vector, kept, distances)
+
     def columns(self, positions: Tensor) -> Tensor:
         """Return these columns of the points, float64 [n, len(positions)] on the CPU."""
         block = self._all.columns(positions)
         return block[: self.n] if self.matrix is None else self.matrix @ block
+
+    @cached_property
+    def _picked(self) -> list[int] | None:
+        """Which row each point is, if all are different rows; else None."""
+        if self.matrix is None:
+            return list(range(self.rows.n))
+        is_one = self.matrix[:, : self.rows.n] == 1
+        found: list[int] = is_one.int().argmax(dim=1).tolist()
+        are_rows = bool(is_one.any(dim=1).all()) and int(self.matrix.count_nonzero()) == self.n
+        return found if are_rows and len(set(found)) == self.n else None
 
     @property
     def _all(self) -> Rows:
@@ -200,27 +247,6 @@ def _squared_lengths(gaps: Tensor) -> Tensor:
     if not (is_on_cpu and bool(squared.isfinite().all() & (squared > 0).all())):
         squared = torch.linalg.vector_norm(gaps, dim=1, dtype=torch.float64).square()
     return squared
-
-
-def _mixer(matrix: Tensor, like: Tensor, reference: int) -> Callable[[Tensor], Tensor]:
-    """Return the product with `matrix`, about the row `reference`; a selection where it is one.
-
-    Args:
-        matrix: Float64 [m, p] on the CPU.
-        like: Has the dtype and device of what is to be mixed.
-        reference: Row number.
-    """
-    ones = matrix == 1
-    positions = ones.int().argmax(dim=1).to(like.device)
-    is_selection = bool((ones.sum(dim=1) == 1).all()) and int(matrix.count_nonzero()) == len(matrix)
-    coefficients = matrix.to(like)
-
-    def mix(block: Tensor) -> Tensor:
-        if is_selection:
-            return block[positions]
-        return torch.addmm(block[reference], coefficients, block - block[reference])
-
-    return mix
 
 
 def _middle_row(rows: Rows) -> int:

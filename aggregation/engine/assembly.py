@@ -2,7 +2,7 @@
 
 Text rather than an object model: it is fast to write, it is what the object
 cache is keyed by, and it needs no llvmlite before there is something to
-compile. `band_kernel`, `gram_kernel` and `sum_kernel` use it.
+compile. The kernels use it.
 """
 
 import struct
@@ -38,28 +38,38 @@ class Lanes:
 class Function:
     """One function under construction.
 
-    Args:
+    Attributes:
         name: Symbol.
         parameters: LLVM type by name; pointers are taken not to alias.
     """
 
     def __init__(self, name: str, parameters: dict[str, str]) -> None:
-        self._name = name
-        self._parameters = parameters
+        self.name = name
+        self.parameters = parameters
         self._lines: list[str] = []
         self._declarations: dict[str, None] = {}
         self._count = 0
         self._block = "entry"
 
     def text(self) -> str:
-        """Return the module: this function and what it calls."""
+        """Return a module of this function alone."""
+        return module([self])
+
+    @property
+    def definition(self) -> str:
+        """The function itself, without what it calls."""
         parameters = ", ".join(
             f"{kind} noalias %{name}" if kind == "ptr" else f"{kind} %{name}"
-            for name, kind in self._parameters.items()
+            for name, kind in self.parameters.items()
         )
         body = "\n".join(self._lines)
-        head = f"define void @{self._name}({parameters}) nounwind {{\nentry:\n"
-        return f"{head}{body}\n  ret void\n}}\n" + "\n".join(self._declarations) + "\n"
+        head = f"define void @{self.name}({parameters}) nounwind {{\nentry:\n"
+        return f"{head}{body}\n  ret void\n}}\n"
+
+    @property
+    def declarations(self) -> tuple[str, ...]:
+        """The intrinsics it calls."""
+        return tuple(self._declarations)
 
     def value(self, expression: str) -> Value:
         """Append an instruction and return its result."""
@@ -78,6 +88,12 @@ class Function:
         self._declarations[f"declare {result} @{symbol}({kinds})"] = None
         given = ", ".join(f"{kind} {value}" for kind, value in arguments)
         return self.value(f"call {result} @{symbol}({given})")
+
+    def run(self, other: "Function", *arguments: Value | int) -> None:
+        """Call another function of the same module."""
+        kinds = other.parameters.values()
+        given = ", ".join(f"{kind} {value}" for kind, value in zip(kinds, arguments, strict=True))
+        self.effect(f"call void @{other.name}({given})")
 
     def prefetch(self, pointer: Value, locality: int) -> None:
         """Ask for the cache line of `pointer`; 3 is the nearest cache."""
@@ -181,6 +197,12 @@ class Function:
         ]
         self._block = f"{label}.end"
         return phis
+
+
+def module(functions: Sequence[Function]) -> str:
+    """Return functions, which may call each other, and what they call as one module."""
+    declarations = dict.fromkeys(line for each in functions for line in each.declarations)
+    return "\n".join([*(each.definition for each in functions), *declarations]) + "\n"
 
 
 def float_literal(value: float) -> Value:

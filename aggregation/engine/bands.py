@@ -7,26 +7,29 @@ cannot or need not.
 from collections.abc import Sequence
 from functools import lru_cache
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from pliska.aggregation.engine import band_kernel
-from pliska.aggregation.engine.band_kernel import STATISTICS, Tiling
-from pliska.aggregation.engine.blocks import LANES, Block, over_blocks, scratch, written
+from pliska.aggregation.engine.assembly import Function
+from pliska.aggregation.engine.band_kernel import ENDS, band_function
+from pliska.aggregation.engine.blocks import LANES, Block, Needs, blank_columns, over_blocks
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
-from pliska.aggregation.engine.networks import Selection
+from pliska.aggregation.engine.near_kernel import near_function
+from pliska.aggregation.engine.networks import Nearest, Selection
+from pliska.aggregation.engine.report_kernel import FIGURES, Figure
 from pliska.aggregation.engine.statistics import Sums
+from pliska.aggregation.engine.tile_sort import ARGUMENTS, Source, Tiling, tiling
 
 ROWS_MAX = 64
 """More rows make networks that take long to compile."""
 
-TILE_COLUMNS = 256
-
 
 def select_mean(
-    target: Host, rows: Sequence[Tensor], selection: Selection, columns: slice, out: Tensor
+    target: Host,
+    rows: Sequence[Tensor],
+    selection: Selection | Nearest,
+    columns: slice,
+    out: Tensor,
 ) -> Sums:
     """Write the mean of the selected values of each column to `out`.
 
@@ -41,38 +44,39 @@ def select_mean(
     Returns:
         Sums over `columns`.
     """
-    kernel = kernel_for(target, selection, rows[0].dtype)
-    scratch_floats = band_kernel.scratch_floats(selection.n, tiling(target))
+    kernel = _reducing_kernel(target, selection, rows[0].dtype)
+    needs = Needs((FIGURES, selection.n, LANES), scratch_floats(selection.n, tiling(target)))
 
-    def work(block: Block) -> NDArray[np.float64]:
-        sums = np.zeros((STATISTICS, selection.n, LANES))
-        with scratch(scratch_floats) as space, written(out, block) as result:
-            kernel(block.addresses.ctypes.data, 0, block.width, result, space, sums.ctypes.data)
-        total: NDArray[np.float64] = sums.sum(axis=2)
-        total[2] -= block.width - block.used  # a zero lies within the kept range of zeros
-        return total
+    def work(block: Block) -> None:
+        kernel(block.rows, block.start, block.stop, block.vector, block.scratch, block.sums)
 
-    parts = over_blocks(rows, columns, work)
-    total = np.sum(parts, axis=0) if parts else np.zeros((STATISTICS, selection.n))
+    total = over_blocks(rows, columns, needs, work, out).sum(axis=2)
+    total[Figure.KEPT, : selection.kept_of_equals] -= blank_columns(columns)
     if selection.is_whole:
-        total[2] = columns.stop - columns.start
+        total[Figure.KEPT] = columns.stop - columns.start
     return Sums(*total)
 
 
-@lru_cache(maxsize=256)
-def kernel_for(target: Host, selection: Selection, dtype: torch.dtype) -> Kernel:
-    """Return the kernel that averages `selection` of rows of `dtype` (see `band_assembly`)."""
-    assembly = band_kernel.band_assembly("band", selection, target.elements[dtype], tiling(target))
-    return compiled(target, "band", assembly, tuple(band_kernel.ARGUMENTS.values()))
+def reduction(
+    name: str,
+    selection: Selection | Nearest,
+    source: Source,
+    layout: Tiling,
+    figures: Sequence[Figure],
+) -> Function:
+    """Return the kernel that averages what is selected; see `tile_sort.ARGUMENTS`."""
+    if isinstance(selection, Nearest):
+        return near_function(name, selection.n, selection.count, source, layout, figures)
+    return band_function(name, selection, source, layout, figures)
+
+
+def scratch_floats(n: int, layout: Tiling) -> int:
+    """Return the float32 values of scratch memory that a reduction of n rows needs."""
+    return (n + ENDS) * layout.stride
 
 
 @lru_cache(maxsize=256)
-def report_kernel_for(target: Host, n: int, dtype: torch.dtype) -> Kernel:
-    """Return the kernel that compares n rows of `dtype` with a result (see `report_assembly`)."""
-    assembly = band_kernel.report_assembly("report", n, target.elements[dtype], tiling(target))
-    return compiled(target, "report", assembly, tuple(band_kernel.ARGUMENTS.values()))
-
-
-def tiling(target: Host) -> Tiling:
-    """Return the layout of these kernels on a CPU."""
-    return Tiling(target.lanes, TILE_COLUMNS, rows_at_once=4 if target.registers > 16 else 2)
+def _reducing_kernel(target: Host, selection: Selection | Nearest, dtype: torch.dtype) -> Kernel:
+    source = Source(target.elements[dtype])
+    function = reduction("reduce", selection, source, tiling(target), list(Figure))
+    return compiled(target, "reduce", function.text(), tuple(ARGUMENTS.values()))

@@ -1,30 +1,34 @@
 """Coordinate-wise means without compilation: networks of elementwise minima and maxima.
 
 For machines without llvmlite, for dtypes without a kernel, and for few values,
-which are not worth compiling for. Much faster than a sort of short columns;
-several times slower than the kernel, because every minimum is a pass over a
-block in the cache. Written with NumPy, whose elementwise operations take half
-the time of torch's on blocks of this size, and which let two threads run.
+which are not worth compiling for. Many times faster than a sort of short
+columns; several times slower than the kernel, because every minimum is a pass
+over a block in the cache. Written with NumPy, which takes half of torch's time
+for this and starts no threads of its own; exchanges that do not touch each
+other are made in one call, since threads take turns between calls.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
-from pliska.aggregation.engine.networks import Selection
+from pliska.aggregation.engine.networks import Selection, Stage, layers
 from pliska.aggregation.engine.statistics import Sums
 from pliska.aggregation.engine.threads import over_spans
 
 Array = NDArray[np.floating]
 
-BLOCK_ELEMENTS = 1 << 19
-"""Values of a block: 2 MiB of float32. Smaller ones fit the cache better, but then threads
-spend their time handing each other the interpreter."""
+BLOCK_VALUES = 1 << 17
+"""Values of a block: 512 KiB of float32, and what is made of it stays in a core's own cache."""
 
-BLOCK_COLUMNS_MIN = 1 << 12
-"""Shorter rows would be dominated by the interpreter."""
+BLOCK_COLUMNS_MIN, BLOCK_COLUMNS_MAX = 1 << 11, 1 << 13
+"""Shorter rows would be dominated by the interpreter; for longer ones BLAS starts threads."""
+
+BLOCKS_OF_A_SPAN = 16
+"""Blocks that one thread works on one after the other, in the same memory."""
 
 
 def select_mean(
@@ -43,82 +47,138 @@ def select_mean(
     Returns:
         Sums over `columns`.
     """
-    results = out.numpy()
+    n = selection.n
+    width = min(max(BLOCK_VALUES // n, BLOCK_COLUMNS_MIN), BLOCK_COLUMNS_MAX)
+    matrix, result = _matrix(rows, out.dtype), out.numpy()
 
     def work(first: int, end: int) -> NDArray[np.float64]:
-        values = [row[first:end].to(out.dtype).numpy() for row in rows]
-        total, ends = _reduced([value.copy() for value in values], selection)
-        results[first:end] = total
-        return _looked_at(values, results[first:end], ends, wide)
+        memory = _Memory(selection, min(width, end - first), result.dtype, wide)
+        sums = np.zeros((3, n))
+        for start in range(first, end, width):
+            stop = min(start + width, end)
+            values = memory.copied(rows, start, stop) if matrix is None else matrix[:, start:stop]
+            sums += memory.reduced(values, result[start:stop])
+        return sums
 
-    width = max(BLOCK_COLUMNS_MIN, BLOCK_ELEMENTS // len(rows))
-    parts = over_spans(work, columns.start, columns.stop, width)
-    return Sums(*np.sum(parts, axis=0)) if parts else Sums(*np.zeros((3, selection.n)))
-
-
-def _reduced(wires: list[Array], selection: Selection) -> tuple[Array, tuple[Array, Array] | None]:
-    """Return the means of the columns of n values [width], used up here, and the kept range."""
-    network = selection.network()
-    spare = np.empty_like(wires[0])
-    for exchange in network.exchanges:
-        low, high = wires[exchange.low], wires[exchange.high]
-        if exchange.keeps_low and exchange.keeps_high:
-            np.fmin(low, high, out=spare)
-            np.fmax(low, high, out=high)
-            wires[exchange.low], spare = spare, low
-        elif exchange.keeps_low:
-            np.fmin(low, high, out=low)
-        else:
-            np.fmax(low, high, out=high)
-    kept = [wires[wire] for wire in network.kept]
-    if selection.nearest is not None:
-        kept = _nearest(kept, selection.nearest)
-    total = kept[0].astype(np.float64)
-    for value in kept[1:]:
-        np.add(total, value, out=total)
-    total /= len(kept)
-    if selection.is_whole:
-        return total, None
-    low, high = kept[0].copy(), kept[0].copy()
-    for value in kept[1:]:
-        np.fmin(low, value, out=low)
-        np.fmax(high, value, out=high)
-    return total, (low, high)
+    parts = over_spans(work, columns.start, columns.stop, width * BLOCKS_OF_A_SPAN)
+    return Sums(*np.sum(parts, axis=0)) if parts else Sums(*np.zeros((3, n)))
 
 
-def _nearest(ordered: list[Array], count: int) -> list[Array]:
-    """Return the `count` values nearest to the median of each column.
+def _matrix(rows: Sequence[Tensor], dtype: torch.dtype) -> Array | None:
+    """Return rows that lie evenly in one piece of memory as [n, d], without a copy."""
+    first, step = rows[0], rows[-1].data_ptr() - rows[0].data_ptr()
+    nbytes = first.element_size() * max(len(rows) - 1, 1)
+    memory = {row.untyped_storage().data_ptr() for row in rows}
+    even = [first.data_ptr() + step // nbytes * first.element_size() * i for i in range(len(rows))]
+    if first.dtype != dtype or step < 0 or step % nbytes or len(memory) > 1:
+        return None
+    if [row.data_ptr() for row in rows] != even or any(row.stride() != (1,) for row in rows):
+        return None
+    whole: Array = first.as_strided((len(rows), len(first)), (step // nbytes, 1)).numpy()
+    return whole
 
-    See `band_kernel`: of the ranks j, j + count, j + 2 count, ... exactly one
-    is among them.
+
+class _Memory:
+    """What work on one block after the other needs: first-touched memory would be slow.
+
+    Args:
+        selection: What is averaged.
+        width: Columns of the widest block.
+        dtype: Of the arithmetic.
+        wide: Of squares.
     """
-    n = len(ordered)
-    median = (ordered[(n - 1) // 2].astype(np.float64) + ordered[n // 2]) / 2
-    chosen = []
-    for first in range(count):
-        best = ordered[first]
-        for other in ordered[first + count :: count]:
-            best = np.where(np.abs(other - median) < np.abs(best - median), other, best)
-        chosen.append(best)
-    return chosen
+
+    def __init__(self, selection: Selection, width: int, dtype: DTypeLike, wide: DTypeLike) -> None:
+        n = selection.n
+        self._selection = selection
+        self._layers = layers(selection)
+        touched = (
+            [wire for stage in self._layers[0] for wire in stage.wires] if self._layers else []
+        )
+        self._untouched = set(range(n)).difference(touched)
+        self._kept = _together(selection.network().kept)
+        self._values = np.empty((n, width), dtype)
+        self._wires = np.empty((n, width), dtype)
+        self._spare = np.empty((n // 2, width), dtype)
+        self._gaps = np.empty((n, width), wide)
+        self._inside, self._below = np.empty((2, n, width), np.bool_)
+
+    def copied(self, rows: Sequence[Tensor], start: int, stop: int) -> Array:
+        """Return these columns of the rows as one block."""
+        values = self._values[:, : stop - start]
+        for place, row in zip(values, rows, strict=True):
+            torch.from_numpy(place).copy_(row[start:stop])
+        return values
+
+    def reduced(self, values: Array, result: Array) -> NDArray[np.float64]:
+        """Write the means of values [n, width] to `result`; return the sums, float64 [3, n]."""
+        n, width = values.shape
+        kept = self._sorted(values)[self._kept]
+        total = np.add.reduce(kept, axis=0, dtype=np.float64)
+        np.divide(total, len(kept), out=result, casting="same_kind")
+        sums = np.full((3, n), float(width))
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums[0], sums[1] = self._squares(values, result)
+        if not self._selection.is_whole:
+            ends = np.minimum.reduce(kept, axis=0), np.maximum.reduce(kept, axis=0)
+            sums[2] = self._counts(values, *ends)
+        return sums
+
+    def _sorted(self, values: Array) -> Array:
+        """Return the wires after the network; those that nothing reads are undefined."""
+        if not self._layers:
+            return values
+        wires = self._wires[:, : values.shape[1]]
+        for wire in self._untouched:
+            np.copyto(wires[wire], values[wire])
+        for stage in self._layers[0]:
+            low, high = values[stage.low], values[stage.high]
+            np.minimum(low, high, out=wires[stage.low])
+            np.maximum(low, high, out=wires[stage.high])
+        for layer in self._layers[1:]:
+            for stage in layer:
+                self._exchange(wires[stage.low], wires[stage.high], stage)
+        return wires
+
+    def _exchange(self, low: Array, high: Array, stage: Stage) -> None:
+        if stage.keeps_low and stage.keeps_high:
+            spare = self._spare[: len(low), : low.shape[1]]
+            np.minimum(low, high, out=spare)
+            np.maximum(low, high, out=high)
+            np.copyto(low, spare)
+        elif stage.keeps_low:
+            np.minimum(low, high, out=low)
+        else:
+            np.maximum(low, high, out=high)
+
+    def _squares(self, values: Array, result: Array) -> tuple[Array, Array]:
+        """Return each row's squared distance to the result and its squared length."""
+        gaps = self._gaps[:, : len(result)]
+        np.subtract(values, result, out=gaps, dtype=gaps.dtype)
+        distances = _dots(gaps)
+        if gaps.dtype == values.dtype:
+            return distances, _dots(values)
+        np.copyto(gaps, values)
+        return distances, _dots(gaps)
+
+    def _counts(self, values: Array, low: Array, high: Array) -> list[int]:
+        """Return in how many columns each row lies within the ends."""
+        inside, below = self._inside[:, : len(low)], self._below[:, : len(low)]
+        np.greater_equal(values, low, out=inside)
+        np.less_equal(values, high, out=below)
+        np.logical_and(inside, below, out=inside)
+        return [int(np.count_nonzero(row)) for row in inside]
 
 
-def _looked_at(
-    values: list[Array], result: Array, ends: tuple[Array, Array] | None, wide: DTypeLike
-) -> NDArray[np.float64]:
-    """Return the sums of one block as [3, n]."""
-    width = len(result)
-    sums = np.full((3, len(values)), float(width))
-    middle, gap = result.astype(wide), np.empty(width, wide)
-    inside, below = np.empty(width, np.bool_), np.empty(width, np.bool_)
-    with np.errstate(over="ignore"):
-        for i, row in enumerate(values):
-            widened = row.astype(wide, copy=False)
-            np.subtract(widened, middle, out=gap)
-            sums[0, i], sums[1, i] = np.dot(gap, gap), np.dot(widened, widened)
-            if ends is not None:
-                np.greater_equal(row, ends[0], out=inside)
-                np.less_equal(row, ends[1], out=below)
-                np.logical_and(inside, below, out=inside)
-                sums[2, i] = np.count_nonzero(inside)
-    return sums
+def _dots(rows: Array) -> Array:
+    """Return the sum of squares of each row, all in one call."""
+    products: Array = np.matmul(rows[:, None, :], rows[:, :, None])[:, 0, 0]
+    return products
+
+
+def _together(wires: Sequence[int]) -> slice | list[int]:
+    """Return an index of these wires, in any order; a slice needs no copy."""
+    ordered = sorted(wires)
+    if ordered == list(range(ordered[0], ordered[-1] + 1)):
+        return slice(ordered[0], ordered[-1] + 1)
+    return ordered

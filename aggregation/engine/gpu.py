@@ -62,7 +62,7 @@ def select_mean(
     """
     if columns.start == columns.stop:
         return torch.zeros((3, len(rows)), dtype=torch.float64, device=out.device)
-    if selection.nearest is not None or not can_compile(rows):
+    if not can_compile(rows):
         return sorted_columns.select_mean(rows, selection, columns, out)
     low, high = (rows[0].new_empty(len(out)) for _ in range(2))
     band_mean(rows, selection, columns, out, low, high)

@@ -23,7 +23,7 @@ ARGUMENTS = {
     "fresh": "i64",
     "start": "i64",
     "stop": "i64",
-    "centre": "ptr",
+    "centre": "i64",
     "packed": "ptr",
     "tiles": "ptr",
     "lengths": "ptr",
@@ -59,15 +59,17 @@ class GramTiling:
         return -(-self.height * self.breadth // self.lanes) * self.lanes
 
     def rows_tiled(self, n: int) -> int:
-        """Return the rows that tiles of n rows reach over; the kernel takes those above n as zero.
-
-        The table of rows must have as many pointers, to any readable memory.
-        """
+        """Return the rows that tiles of n rows reach over: so many pointers are read."""
         return max(_up(n, self.height), _up(n, self.breadth))
 
     def packed_floats(self, n: int) -> int:
-        """Return the float32 values of zeroed scratch memory that a call needs."""
-        return (self.rows_tiled(n) + 1) * self.stride
+        """Return the float32 values of scratch memory that a call needs."""
+        return (n + self.rows_beyond) * self.stride
+
+    @property
+    def rows_beyond(self) -> int:
+        """Rows after the last that tiles may reach over."""
+        return max(self.height, self.breadth) - 1
 
     def tiles(self, n: int, fresh: int) -> list[tuple[int, int]]:
         """Return the (first row, first column) of every tile, in the order of the kernel."""
@@ -89,8 +91,8 @@ def gram_assembly(name: str, element: Element, tiling: GramTiling) -> str:
 
     Adds to tiles (double[tile][tile_sums], in the order of `GramTiling.tiles`)
     the products of the first `fresh` rows with all later ones and themselves,
-    and to lengths (double[n][LANES]) the squares. centre is one more row, or
-    null for none. stop - start is a multiple of `LANES`.
+    and to lengths (double[n][LANES]) the squares. centre is the place of a row
+    in the table, or -1 for none. stop - start is a multiple of `LANES`.
     """
     return _GramKernel(name, element, tiling).text()
 
@@ -107,15 +109,32 @@ class _GramKernel:
         self._wide = self._kind.of("double")
         self._f = Function(name, ARGUMENTS)
 
+        f = self._f
+        self._is_centred = f.value("icmp sge i64 %centre, 0")
+        place = f.value(f"select i1 {self._is_centred}, i64 %centre, i64 0")
+        self._centre = f.pointer_at("%rows", place)
+
     def text(self) -> str:
-        self._f.loop("%start", "%stop", self._tiling.block, self._block)
-        return self._f.text()
+        f = self._f
+        f.loop("%n", f.add("%n", self._tiling.rows_beyond), 1, self._clear)
+        f.loop("%start", "%stop", self._tiling.block, self._block)
+        return f.text()
+
+    def _clear(self, row: Value, _: list[Value]) -> list[Value]:
+        """Make a row after the last zero: whatever lies there might be slow to multiply."""
+        f = self._f
+
+        def column(at: Value, _: list[Value]) -> list[Value]:
+            f.store(self._kind, self._kind.zero, f.at(self._packed(row), at, "float"), 4)
+            return []
+
+        f.loop(0, self._tiling.block, self._tiling.lanes, column)
+        return []
 
     def _block(self, first: Value, _: list[Value]) -> list[Value]:
         f, tiling = self._f, self._tiling
         end = f.minimum_index(f.add(first, tiling.block), "%stop")
         width = f.value(f"sub i64 {end}, {first}")
-        self._pack_centre(first, width)
         f.loop(0, "%n", 1, lambda row, _: self._pack(row, first, width))
         f.loop(
             0,
@@ -127,36 +146,21 @@ class _GramKernel:
         return []
 
     def _packed(self, row: Value) -> Value:
-        """Return where row `row` is packed; -1 is the centre."""
-        place = self._f.multiply(self._f.add(row, 1), self._tiling.stride)
-        return self._f.at("%packed", place, "float")
-
-    def _pack_centre(self, first: Value, width: Value) -> None:
-        """Widen the centre's columns; without a centre the memory stays zero."""
-        f = self._f
-        given = f.value("icmp ne ptr %centre, null")
-        columns = f.value(f"select i1 {given}, i64 {width}, i64 0")
-        source = f.at("%centre", first, self._element.memory)
-        target = self._packed("-1")
-
-        def column(at: Value, _: list[Value]) -> list[Value]:
-            value = self._element.load(f, self._kind, f.at(source, at, self._element.memory))
-            f.store(self._kind, value, f.at(target, at, "float"), 4)
-            return []
-
-        f.loop(0, columns, self._tiling.lanes, column)
+        return self._f.at("%packed", self._f.multiply(row, self._tiling.stride), "float")
 
     def _pack(self, row: Value, first: Value, width: Value) -> list[Value]:
-        f = self._f
+        f, kind = self._f, self._kind
         source = f.at(f.pointer_at("%rows", row), first, self._element.memory)
-        centre, target = self._packed("-1"), self._packed(row)
+        centre = f.at(self._centre, first, self._element.memory)
+        target = self._packed(row)
 
         def column(at: Value, square: list[Value]) -> list[Value]:
-            value = self._element.load(f, self._kind, f.at(source, at, self._element.memory))
-            middle = f.load(self._kind, f.at(centre, at, "float"), 4)
-            moved = f.value(f"fsub {self._kind} {value}, {middle}")
-            f.store(self._kind, moved, f.at(target, at, "float"), 4)
-            return [f.fma(self._kind, value, value, square[0])]
+            value = self._element.load(f, kind, f.at(source, at, self._element.memory))
+            middle = self._element.load(f, kind, f.at(centre, at, self._element.memory))
+            given = f"select i1 {self._is_centred}, {kind} {middle}, {kind} {kind.zero}"
+            moved = f.value(f"fsub {kind} {value}, {f.value(given)}")
+            f.store(kind, moved, f.at(target, at, "float"), 4)
+            return [f.fma(kind, value, value, square[0])]
 
         start = [(self._kind, self._kind.zero)]
         square = f.loop(0, width, self._tiling.lanes, column, start)[0]

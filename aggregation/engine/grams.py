@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.engine import gram_kernel
-from pliska.aggregation.engine.blocks import LANES, Block, over_blocks, scratch
+from pliska.aggregation.engine.blocks import LANES, Block, Needs, over_blocks
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
 from pliska.aggregation.engine.gram_kernel import GramTiling, gram_tiling
 
@@ -48,36 +48,27 @@ def products(
     tiling = gram_tiling(target.lanes, target.registers)
     kernel = _kernel(target, rows[0].dtype)
     order = tiling.tiles(n, fresh)
-    missing = tiling.rows_tiled(n) - n
-    tile_bytes = len(order) * tiling.tile_sums
+    size = len(order) * tiling.tile_sums
+    needs = Needs((size + n * LANES,), tiling.packed_floats(n), tiling.rows_tiled(n))
 
-    def work(block: Block) -> NDArray[np.float64]:
-        found = np.zeros(tile_bytes + n * LANES)
-        starts, middle = block.addresses, 0
-        if centre is not None:
-            starts, middle = starts[:-1], int(starts[-1])
-        table = np.append(starts, np.repeat(starts[:1], missing))
-        with scratch(tiling.packed_floats(n)) as packed:
-            kernel(
-                table.ctypes.data,
-                n,
-                fresh,
-                0,
-                block.width,
-                middle,
-                packed,
-                found.ctypes.data,
-                found[tile_bytes:].ctypes.data,
-            )
-        return found
+    def work(block: Block) -> None:
+        kernel(
+            block.rows,
+            n,
+            fresh,
+            block.start,
+            block.stop,
+            -1 if centre is None else n,
+            block.scratch,
+            block.sums,
+            block.sums + 8 * size,
+        )
 
-    read = rows if centre is None else [*rows, centre]
-    total = np.sum(over_blocks(read, columns, work), axis=0, initial=0.0)
-    if total.ndim == 0:
-        return Products(np.zeros((fresh, n)), np.zeros(n))
-    tiles = total[:tile_bytes].reshape(len(order), tiling.tile_sums)
-    lengths = total[tile_bytes:].reshape(n, LANES).sum(axis=1)
-    return Products(_assembled(tiles, order, tiling, n, fresh), lengths)
+    total = over_blocks(rows if centre is None else [*rows, centre], columns, needs, work)
+    tiles, lengths = total[:size].reshape(len(order), tiling.tile_sums), total[size:]
+    return Products(
+        _assembled(tiles, order, tiling, n, fresh), lengths.reshape(n, LANES).sum(axis=1)
+    )
 
 
 def _assembled(

@@ -1,15 +1,19 @@
-"""The kernel of pre-aggregators: means of sets of rows, a few thousand columns at a time.
+"""The kernel of pre-aggregators: means of sets of rows, a tile of columns at a time.
 
 Sets that overlap share their sums: rows are taken in fours, all 16 partial sums
 of four are formed, and each mean adds up one of them for every four ("the four
 Russians"). For n sets of n rows that is a quarter of the additions. The means
-are written into a block that stays in the cache, where the kernel of the
-coordinate-wise rules reads them: they are never built whole. `mixtures` calls
-this.
+are written into a tile that stays in the cache, where a kernel of the
+coordinate-wise rules reduces them; then the rows themselves are compared with
+the result. The mixed rows are never built whole. `mixtures` calls this.
 """
 
-from pliska.aggregation.engine.assembly import Function, Lanes, Value
+from dataclasses import dataclass
+
+from pliska.aggregation.engine.assembly import Function, Lanes, Value, module
 from pliska.aggregation.engine.elements import Element
+from pliska.aggregation.engine.report_kernel import Figure, report_function
+from pliska.aggregation.engine.tile_sort import AHEAD_COLUMNS, Tiling
 
 ROWS_AT_ONCE = 4
 SUBSETS = 1 << ROWS_AT_ONCE
@@ -17,89 +21,170 @@ SUBSETS = 1 << ROWS_AT_ONCE
 OUTPUTS_AT_ONCE = 4
 """Outputs come in multiples of this: so many sums are in flight together."""
 
-AHEAD_COLUMNS = 128
-"""How far ahead rows are asked for."""
-
 ARGUMENTS = {
     "rows": "ptr",
+    "start": "i64",
+    "stop": "i64",
+    "out": "ptr",
+    "scratch": "ptr",
+    "sort_scratch": "ptr",
+    "mixed_statistics": "ptr",
+    "statistics": "ptr",
+    "centre": "i64",
     "places": "ptr",
     "scales": "ptr",
-    "outputs": "i64",
-    "width": "i64",
+}
+
+MIX_ARGUMENTS = {
+    "rows": "ptr",
+    "start": "i64",
+    "stop": "i64",
     "table": "ptr",
-    "block": "ptr",
-    "stride": "i64",
+    "mixed": "ptr",
+    "centre": "i64",
+    "places": "ptr",
+    "scales": "ptr",
 }
 
 
-def table_floats(groups: int, lanes: int) -> int:
-    """Return the float32 values of scratch memory that hold the partial sums."""
-    return 2 * groups * SUBSETS * lanes
+@dataclass(frozen=True, slots=True)
+class MixTiling:
+    """How mixing n rows to m means is laid out.
+
+    Attributes:
+        n: Rows.
+        m: Means.
+        tiling: Of the columns.
+    """
+
+    n: int
+    m: int
+    tiling: Tiling
+
+    @property
+    def groups(self) -> int:
+        """Groups of rows whose partial sums are formed; the table of rows fills up the last."""
+        return -(-self.n // ROWS_AT_ONCE)
+
+    @property
+    def outputs(self) -> int:
+        """Means, with those that fill up the last `OUTPUTS_AT_ONCE`."""
+        return -(-self.m // OUTPUTS_AT_ONCE) * OUTPUTS_AT_ONCE
+
+    @property
+    def mixed_floats(self) -> int:
+        """float32 values of a tile of means."""
+        return self.outputs * self.tiling.stride
+
+    @property
+    def table_floats(self) -> int:
+        """float32 values of all partial sums."""
+        return self.groups * SUBSETS * self.tiling.lanes
+
+    @property
+    def scratch_floats(self) -> int:
+        """float32 values of scratch memory: means, partial sums, pointers to the means."""
+        return self.mixed_floats + self.table_floats + 2 * self.outputs
 
 
-def mix_assembly(name: str, element: Element, lanes: int, groups: int) -> str:
+def mixed_assembly(name: str, element: Element, layout: MixTiling, reduction: Function) -> str:
     """Return the kernel as LLVM assembly; its arguments are `ARGUMENTS`.
 
-    rows holds groups * ROWS_AT_ONCE pointers. table[g][subset] (double[lanes])
-    are the partial sums, a subset having a bit for each row of its group, and
-    places[k][g] (i64) says at which double those that belong to output k
-    start. block (float32 [outputs][stride]) gets their sum times scales[k].
-    width is a multiple of `blocks.LANES`.
+    rows holds groups * ROWS_AT_ONCE pointers, of which the first n count.
+    places[k][group] (i32) says at which float of the partial sums the one that
+    belongs to mean k starts, and their sum is multiplied by scales[k] (float).
+    Row `centre`, if that is not -1, is subtracted from all rows and added to
+    each mean. reduction is the kernel that reduces the means, sort_scratch its
+    scratch memory and mixed_statistics its statistics; statistics are those of
+    `report_kernel.report_function`. The rest is as in `tile_sort.ARGUMENTS`.
     """
-    return _MixKernel(name, element, lanes, groups).text()
+    tiling = layout.tiling
+    mix = _MixKernel("mix", element, layout).function
+    look = report_function("look", layout.n, element, tiling, Figure.DISTANCE)
+    f = Function(name, ARGUMENTS)
+    table = f.at("%scratch", layout.mixed_floats, "float")
+    means = f.at(table, layout.table_floats, "float")
+    for k in range(layout.m):
+        mean = f.at("%scratch", k * tiling.stride, "float")
+        f.store("ptr", mean, f.at(means, k, "ptr"), 8)
+    kind = Lanes(tiling.lanes, "float")
+    for group in range(layout.groups):
+        place = f.at(table, group * SUBSETS * tiling.lanes, "float")
+        f.store(kind, kind.zero, place, 4)  # the sum of no row
+
+    def tile(first: Value, _: list[Value]) -> list[Value]:
+        end = f.minimum_index(f.add(first, tiling.width), "%stop")
+        width = f.value(f"sub i64 {end}, {first}")
+        here = f.at("%out", first, "float")
+        f.run(mix, "%rows", first, end, table, "%scratch", "%centre", "%places", "%scales")
+        f.run(reduction, means, 0, width, here, "%sort_scratch", "%mixed_statistics")
+        f.run(look, "%rows", first, end, "%out", "%sort_scratch", "%statistics")
+        return []
+
+    f.loop("%start", "%stop", tiling.width, tile)
+    return module([mix, reduction, look, f])
 
 
 class _MixKernel:
-    def __init__(self, name: str, element: Element, lanes: int, groups: int) -> None:
+    def __init__(self, name: str, element: Element, layout: MixTiling) -> None:
         self._element = element
-        self._groups = groups
-        self._kind = Lanes(lanes, "float")
-        self._wide = self._kind.of("double")
-        self._f = Function(name, ARGUMENTS)
-
-    def text(self) -> str:
-        self._f.loop(0, "%width", self._kind.count, self._column)
-        return self._f.text()
+        self._layout = layout
+        self._kind = Lanes(layout.tiling.lanes, "float")
+        f = self.function = Function(name, MIX_ARGUMENTS)
+        self._is_centred = f.value("icmp sge i64 %centre, 0")
+        place = f.value(f"select i1 {self._is_centred}, i64 %centre, i64 0")
+        self._centre = f.pointer_at("%rows", place)
+        f.loop("%start", "%stop", self._kind.count, self._column)
 
     def _column(self, at: Value, _: list[Value]) -> list[Value]:
-        for group in range(self._groups):
-            self._subsets(group, at)
-        self._f.loop(0, "%outputs", OUTPUTS_AT_ONCE, lambda output, _: self._means(output, at))
+        f = self.function
+        given = f"{self._kind} {self._loaded(self._centre, at)}"
+        centre = f.value(f"select i1 {self._is_centred}, {given}, {self._kind} {self._kind.zero}")
+        for group in range(self._layout.groups):
+            self._subsets(group, at, centre)
+        within = f.value(f"sub i64 {at}, %start")
+
+        def means(output: Value, _: list[Value]) -> list[Value]:
+            for i in range(OUTPUTS_AT_ONCE):
+                self._mean(f.add(output, i), within, centre)
+            return []
+
+        f.loop(0, self._layout.outputs, OUTPUTS_AT_ONCE, means)
         return []
 
-    def _subsets(self, group: int, at: Value) -> None:
-        f = self._f
-        sums = [self._wide.zero]
+    def _subsets(self, group: int, at: Value, centre: Value) -> None:
+        """Store the partial sums of a group; that of no row is zero and stays zero."""
+        f, kind = self.function, self._kind
+        sums = [""]
         for i in range(ROWS_AT_ONCE):
             row = f.pointer_at("%rows", group * ROWS_AT_ONCE + i)
-            pointer = f.at(row, at, self._element.memory)
-            f.prefetch(f.at(pointer, AHEAD_COLUMNS, self._element.memory), 3)
-            value = self._element.load(f, self._kind, pointer)
-            wide = f.value(f"fpext {self._kind} {value} to {self._wide}")
-            sums += [wide, *(self._added(total, wide) for total in sums[1:])]
-        for subset, total in enumerate(sums):
-            place = (group * SUBSETS + subset) * self._kind.count
-            f.store(self._wide, total, f.at("%table", place, "double"), 8)
+            value = self._loaded(row, at)
+            ahead = f.add(at, AHEAD_COLUMNS)
+            f.prefetch(f.at(row, ahead, self._element.memory), 3)
+            moved = f.value(f"fsub {kind} {value}, {centre}")
+            sums += [moved, *(f.value(f"fadd {kind} {total}, {moved}") for total in sums[1:])]
+        for subset, total in enumerate(sums[1:], start=1):
+            place = (group * SUBSETS + subset) * kind.count
+            f.store(kind, total, f.at("%table", place, "float"), 4)
 
-    def _means(self, output: Value, at: Value) -> list[Value]:
-        f = self._f
-        for k in [f.add(output, i) for i in range(OUTPUTS_AT_ONCE)]:
-            places = f.at("%places", f.multiply(k, self._groups), "i64")
-            parts = []
-            for group in range(self._groups):
-                place = f.load("i64", f.at(places, group, "i64"), 8)
-                parts.append(f.load(self._wide, f.at("%table", place, "double"), 8))
-            while len(parts) > 1:
-                parts = [
-                    self._added(*parts[i : i + 2]) if i + 1 < len(parts) else parts[i]
-                    for i in range(0, len(parts), 2)
-                ]
-            scale = f.splat(self._wide, f.load("double", f.at("%scales", k, "double"), 8))
-            scaled = f.value(f"fmul {self._wide} {parts[0]}, {scale}")
-            mean = f.value(f"fptrunc {self._wide} {scaled} to {self._kind}")
-            place = f.add(f.multiply(k, "%stride"), at)
-            f.store(self._kind, mean, f.at("%block", place, "float"), 4)
-        return []
+    def _mean(self, output: Value, within: Value, centre: Value) -> None:
+        f, kind = self.function, self._kind
+        places = f.at("%places", f.multiply(output, self._layout.groups), "i32")
+        parts = []
+        for group in range(self._layout.groups):
+            place = f.load("i32", f.at(places, group, "i32"), 4)
+            start = f.at("%table", f.value(f"zext i32 {place} to i64"), "float")
+            parts.append(f.load(kind, start, 4))
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            left_over = parts[len(parts) // 2 * 2 :]
+            parts = [f.value(f"fadd {kind} {a}, {b}") for a, b in pairs] + left_over
+        scale = f.splat(kind, f.load("float", f.at("%scales", output, "float"), 4))
+        mean = f.fma(kind, parts[0], scale, centre)
+        row = f.at("%mixed", f.multiply(output, self._layout.tiling.stride), "float")
+        f.store(kind, mean, f.at(row, within, "float"), 4)
 
-    def _added(self, a: Value, b: Value) -> Value:
-        return self._f.value(f"fadd {self._wide} {a}, {b}")
+    def _loaded(self, row: Value, at: Value) -> Value:
+        return self._element.load(
+            self.function, self._kind, self.function.at(row, at, self._element.memory)
+        )

@@ -8,7 +8,7 @@ for every band of ranks and the one with fewer minima and maxima is taken.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import count, pairwise
 
 GROUP_MAX = 16
 """Values sorted together before anything is merged: as many as stay in vector registers.
@@ -71,36 +71,137 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which values of a column are averaged.
+    """A band of ranks whose values are averaged in each column.
 
     Attributes:
         n: Values in a column.
-        band: Ranks that may take part (0 is the smallest).
-        nearest: None averages the whole band. A number averages so many
-            values, those nearest to the median; of two equally near the
-            smaller one.
+        band: The ranks (0 is the smallest).
     """
 
     n: int
     band: range
-    nearest: int | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether every value is averaged."""
-        return len(self.band) == self.n and self.nearest in {None, self.n}
+        return len(self.band) == self.n
+
+    @property
+    def kept_of_equals(self) -> int:
+        """How many rows, from the first, count as kept where all values are equal: ties do."""
+        return self.n
 
     def network(self) -> Network:
         """Return the network that collects what is averaged."""
-        if self.nearest is not None:
-            return sorting_network(self.n)
         return band_network(self.n, self.band)
 
 
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The values nearest to the median, which are averaged in each column.
+
+    For even n the median is the mean of the two middle values. Of values
+    equally near those of earlier rows are taken.
+
+    Attributes:
+        n: Values in a column.
+        count: How many are averaged.
+    """
+
+    n: int
+    count: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every value is averaged."""
+        return self.count == self.n
+
+    @property
+    def kept_of_equals(self) -> int:
+        """How many rows, from the first, count as kept where all values are equal."""
+        return self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Exchanges that touch no wire twice: the wires `low` with the wires `high`, one by one.
+
+    Attributes:
+        low: Wires of the minima.
+        high: Wires of the maxima.
+        keeps_low: Whether anything reads the minima.
+        keeps_high: Whether anything reads the maxima.
+    """
+
+    low: slice
+    high: slice
+    keeps_low: bool
+    keeps_high: bool
+
+    @property
+    def wires(self) -> list[int]:
+        """All that it touches."""
+        return [wire for each in (self.low, self.high) for wire in range(each.stop)[each]]
+
+
 @lru_cache(maxsize=256)
-def sorting_network(n: int) -> Network:
-    """Return a network that sorts; `kept` lists the wires from smallest to largest."""
-    return _sorted_to_the_end(n, range(n), are_ordered=True)
+def layers(selection: Selection) -> tuple[tuple[Stage, ...], ...]:
+    """Return the selection's network as few stages, for whoever pays for each of them.
+
+    Stages of a layer touch no wire in common, and a layer needs only those before it.
+    """
+    return tuple(tuple(_stages(layer)) for layer in _layers(selection.network().exchanges))
+
+
+def _layers(exchanges: Iterable[Exchange]) -> list[list[Exchange]]:
+    """Do every exchange as early as what it depends on allows."""
+    ready: dict[int, int] = {}
+    found: list[list[Exchange]] = []
+    for exchange in exchanges:
+        layer = max(ready.get(exchange.low, 0), ready.get(exchange.high, 0))
+        ready[exchange.low] = ready[exchange.high] = layer + 1
+        if layer == len(found):
+            found.append([])
+        found[layer].append(exchange)
+    return found
+
+
+def _stages(layer: Iterable[Exchange]) -> Iterator[Stage]:
+    alike: dict[tuple[int, bool, bool], set[int]] = {}
+    for exchange in layer:
+        kind = exchange.high - exchange.low, exchange.keeps_low, exchange.keeps_high
+        alike.setdefault(kind, set()).add(exchange.low)
+    for (reach, keeps_low, keeps_high), lows in alike.items():
+        for run in _runs(lows):
+            high = range(run.start + reach, run.stop + reach, run.step)
+            yield Stage(_slice(run), _slice(high), keeps_low, keeps_high)
+
+
+def _runs(wires: set[int]) -> list[range]:
+    """Cut wires into runs of equal steps, the longest from the first wire first."""
+    found = []
+    left = set(wires)
+    while left:
+        first = min(left)
+        longest = range(first, first + 1)
+        for second in left - {first}:
+            step = second - first
+            stop = next(wire for wire in count(second, step) if wire not in left)
+            if len(range(first, stop, step)) > len(longest):
+                longest = range(first, stop, step)
+        left -= set(longest)
+        found.append(longest)
+    return found
+
+
+def _slice(run: range) -> slice:
+    return slice(run.start, run[-1] + 1, run.step)
+
+
+@lru_cache(maxsize=256)
+def ordered_network(n: int, ranks: tuple[int, ...]) -> Network:
+    """Return a network that finds these ranks; `kept` lists their wires in the same order."""
+    return _sorted_to_the_end(n, ranks, are_ordered=True)
 
 
 @lru_cache(maxsize=256)
@@ -117,10 +218,10 @@ def band_network(n: int, band: range) -> Network:
     return min(candidates, key=lambda network: network.cost)
 
 
-def _sorted_to_the_end(n: int, band: range, are_ordered: bool) -> Network:
+def _sorted_to_the_end(n: int, ranks: Sequence[int], are_ordered: bool) -> Network:
     parts, merge, halves = _two_sorted_lists(n)
     order = _merge(*halves, merge)
-    kept = [order[rank] for rank in band]
+    kept = [order[rank] for rank in ranks]
     return _pruned(n, parts, merge, kept, are_ordered)
 
 

@@ -30,7 +30,8 @@ def select_mean(
     for start in range(columns.start, columns.stop, width):
         end = min(start + width, columns.stop)
         block = torch.stack([row[start:end] for row in rows]).to(out.dtype)
-        kept = _kept(block.sort(dim=0).values, selection)
+        ordered = block.sort(dim=0).values
+        kept = ordered[selection.band.start : selection.band.stop]
         out[start:end] = kept.mean(dim=0, dtype=torch.float64)
         inside = (block >= kept.amin(dim=0)) & (block <= kept.amax(dim=0))
         values = block.to(torch.float64)
@@ -38,15 +39,3 @@ def select_mean(
         sums[1] += values.square().sum(dim=1)
         sums[2] += inside.sum(dim=1)
     return sums
-
-
-def _kept(ordered: Tensor, selection: Selection) -> Tensor:
-    """Return the selected values of sorted columns [n, width], in order."""
-    if selection.nearest is None:
-        return ordered[selection.band.start : selection.band.stop]
-    n = len(ordered)
-    wide = ordered.to(torch.float64)
-    median = (wide[(n - 1) // 2] + wide[n // 2]) / 2
-    gaps = (wide - median).abs()
-    chosen = gaps.sort(dim=0, stable=True).indices[: selection.nearest]
-    return ordered.gather(0, chosen)

@@ -8,6 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pliska.aggregation.engine import reports
+from pliska.aggregation.engine.compiler import host_for
 from pliska.aggregation.engine.threads import over_spans
 
 SQUARE_MIN = 1e-30
@@ -33,6 +35,11 @@ class Sums:
     distances: NDArray[np.float64]
     lengths: NDArray[np.float64]
     kept: NDArray[np.float64]
+
+    @property
+    def stacked(self) -> Tensor:
+        """All of them in this order, float64 [3, n]."""
+        return torch.from_numpy(np.stack([self.distances, self.lengths, self.kept]))
 
 
 def repaired(sums: Sums, rows: Sequence[Tensor], result: Tensor, columns: slice) -> Sums:
@@ -60,10 +67,20 @@ def squared_lengths(rows: Sequence[Tensor], columns: slice) -> Tensor:
     Waits for no device.
     """
     if rows[0].device.type == "cpu":
-        found = [squared_length(row, columns) for row in rows]
-        return torch.tensor(found, dtype=torch.float64)
+        return torch.tensor(_lengths_on_cpu(rows, columns), dtype=torch.float64)
     norms = [torch.linalg.vector_norm(row[columns], dtype=torch.float64) for row in rows]
     return torch.stack(norms).square()
+
+
+def _lengths_on_cpu(rows: Sequence[Tensor], columns: slice) -> list[float]:
+    width = columns.stop - columns.start
+    target = host_for(rows) if width >= EXACT_COLUMNS else None
+    if target is None:
+        return [squared_length(row, columns) for row in rows]
+    return [
+        length if SQUARE_MIN * width <= length < np.inf else squares(row, columns)
+        for row, length in zip(rows, reports.lengths(target, rows, columns).tolist(), strict=True)
+    ]
 
 
 def squared_length(row: Tensor, columns: slice) -> float:
@@ -77,9 +94,9 @@ def squared_length(row: Tensor, columns: slice) -> float:
         return squares(row, columns)
 
     def part(first: int, end: int) -> float:
-        values = row[first:end].to(torch.float32)
         pieces = (
-            values[start : start + DOT_COLUMNS] for start in range(0, end - first, DOT_COLUMNS)
+            row[start : min(start + DOT_COLUMNS, end)].to(torch.float32)
+            for start in range(first, end, DOT_COLUMNS)
         )
         return sum(float(torch.dot(piece, piece)) for piece in pieces)
 

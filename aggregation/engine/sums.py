@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pliska.aggregation.engine import sum_kernel
-from pliska.aggregation.engine.blocks import Block, over_blocks, scratch, written
+from pliska.aggregation.engine.blocks import Block, Needs, over_blocks
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
 from pliska.aggregation.engine.sum_kernel import ROWS_AT_ONCE, TILE_COLUMNS
 
@@ -27,21 +27,20 @@ def weighted_sum(
     kernel = _kernel(target, rows[0].dtype)
     missing = -len(rows) % ROWS_AT_ONCE
     factors = np.array([*weights, *[0.0] * missing])
+    needs = Needs((), 2 * TILE_COLUMNS, len(factors))
 
     def work(block: Block) -> None:
-        starts = np.append(block.addresses, np.repeat(block.addresses[:1], missing))
-        with scratch(2 * TILE_COLUMNS) as space, written(out, block) as result:
-            kernel(
-                starts.ctypes.data,
-                factors.ctypes.data,
-                len(factors),
-                0,
-                block.width,
-                result,
-                space,
-            )
+        kernel(
+            block.rows,
+            factors.ctypes.data,
+            len(factors),
+            block.start,
+            block.stop,
+            block.vector,
+            block.scratch,
+        )
 
-    over_blocks(rows, slice(0, len(out)), work)
+    over_blocks(rows, slice(0, len(out)), needs, work, out)
 
 
 @lru_cache(maxsize=8)

@@ -6,6 +6,7 @@ over them are the same bytes for any number of threads.
 """
 
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -24,8 +25,9 @@ def over_spans(
 ) -> list[T]:
     """Return work(first, end) of every span of start..stop, in column order.
 
-    Uses as many threads as torch does (`torch.set_num_threads`); a single span
-    is worked on by the caller.
+    Uses as many threads as torch does (`torch.set_num_threads`), the caller
+    among them. Each takes the next span when it is done with one, so a thread
+    that gets no core holds nobody up.
 
     Args:
         work: Called from several threads at once.
@@ -34,11 +36,27 @@ def over_spans(
         width: Columns of a span.
     """
     firsts = range(start, stop, width)
-    ends = [min(first + width, stop) for first in firsts]
-    count = min(torch.get_num_threads(), len(firsts))
-    if count < 2:
-        return [work(first, end) for first, end in zip(firsts, ends, strict=True)]
-    return list(_pool(count).map(work, firsts, ends))
+    waiting = deque(firsts)
+    done: dict[int, T] = {}
+
+    def share() -> None:
+        while True:
+            try:
+                first = waiting.popleft()
+            except IndexError:
+                return
+            done[first] = work(first, min(first + width, stop))
+
+    count = min(torch.get_num_threads(), len(firsts)) - 1
+    others = [_pool(count).submit(share) for _ in range(count)]
+    try:
+        share()
+    finally:
+        waiting.clear()
+        for other in others:
+            if not other.cancel():
+                other.result()
+    return [done[first] for first in firsts]
 
 
 @lru_cache(maxsize=4)

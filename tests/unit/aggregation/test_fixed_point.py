@@ -29,7 +29,8 @@ def move_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def move() -> None:
         monkeypatch.setattr(rows_module, "host_for", lambda _: None)
         monkeypatch.setattr(distances, "host_for", lambda _: None)
-        monkeypatch.setattr(order_statistics, "_sums", _sorted)
+        monkeypatch.setattr(order_statistics, "host_for", lambda _: None)
+        monkeypatch.setattr(order_statistics, "_uncompiled", _sorted)
         monkeypatch.setattr(fixed_point, "BLOCK_ELEMENTS", 5000)
 
     return move

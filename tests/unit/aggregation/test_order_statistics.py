@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pliska.aggregation import order_statistics
-from pliska.aggregation.order_statistics import band_mean, nearest_mean
+from pliska.aggregation.order_statistics import band_mean
 from pliska.aggregation.rows import Rows
 
 finite_matrices = hnp.arrays(
@@ -36,25 +36,6 @@ def test_band_mean_equals_the_obvious_one(matrix: np.ndarray, data: st.DataObjec
     low, high = exact[band.start], exact[band.stop - 1]
     kept = ((matrix >= low) & (matrix <= high)).sum(axis=1)
     assert list(made.kept) == list(kept)
-
-
-@given(matrix=finite_matrices, data=st.data())
-@settings(max_examples=100, deadline=None)
-def test_nearest_mean_equals_the_obvious_one(matrix: np.ndarray, data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, len(matrix)))
-    made = nearest_mean(Rows(tuple(torch.from_numpy(matrix)), matrix.shape[1]), count)
-    exact = np.sort(matrix.astype(np.float64), axis=0)
-    gaps = np.abs(exact - np.median(exact, axis=0))
-    nearest = np.argsort(gaps, axis=0, kind="stable")[:count]  # of ties the smaller value
-    expected = np.take_along_axis(exact, nearest, axis=0).mean(axis=0)
-    assert np.allclose(made.vector, expected.astype(np.float32), rtol=1e-6, atol=1e-37)
-
-
-@pytest.mark.usefixtures("way")
-def test_of_two_values_equally_near_the_smaller_is_taken() -> None:
-    rows = Rows(tuple(torch.tensor([[4.0], [1.0], [5.0], [9.0]])), 1)
-    assert nearest_mean(rows, 1).vector.item() == 4.0
-    assert nearest_mean(Rows(tuple(torch.tensor([[0.0], [2.0], [4.0]])), 1), 2).vector.item() == 1.0
 
 
 @pytest.mark.usefixtures("way")

@@ -7,25 +7,32 @@ from hypothesis.extra import numpy as hnp
 
 from pliska.aggregation.engine import bands, blocked_networks
 from pliska.aggregation.engine.compiler import Host
-from pliska.aggregation.engine.networks import Selection
+from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.engine.statistics import Sums
 from pliska.aggregation.engine.threads import SPAN_COLUMNS
 
 
 def checked(
-    rows: torch.Tensor, selection: Selection, columns: slice, out: torch.Tensor, sums: Sums
+    rows: torch.Tensor,
+    selection: Selection | Nearest,
+    columns: slice,
+    out: torch.Tensor,
+    sums: Sums,
 ) -> None:
     """Compare a result with one that is sorted in float64."""
     part = rows.double()[:, columns]
     ordered = part.sort(dim=0).values
-    kept = ordered[selection.band.start : selection.band.stop]
-    if selection.nearest is not None:
+    if isinstance(selection, Nearest):
         n = selection.n
         median = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
-        places = (ordered - median).abs().sort(dim=0, stable=True).indices[: selection.nearest]
-        kept = ordered.gather(0, places)
+        gaps = (part - median).abs()
+        places = gaps.sort(dim=0, stable=True).indices[: selection.count]
+        kept = part.gather(0, places)
+        inside = torch.zeros_like(part).scatter_(0, places, 1.0)
+    else:
+        kept = ordered[selection.band.start : selection.band.stop]
+        inside = (part >= kept.amin(dim=0)) & (part <= kept.amax(dim=0))
     assert torch.equal(out[columns], kept.mean(dim=0).float())
-    inside = (part >= kept.amin(dim=0)) & (part <= kept.amax(dim=0))
     assert sums.kept.tolist() == inside.sum(dim=1).tolist()
     gaps = part - out[columns].double()
     assert np.allclose(sums.distances, gaps.square().sum(dim=1), rtol=1e-6)
@@ -49,9 +56,9 @@ def test_every_n_equals_the_sort(target: Host, n: int) -> None:
 def test_every_trim_and_every_number_of_nearest_equals_the_sort(target: Host, n: int) -> None:
     rows = torch.randn(n, 100, generator=torch.Generator().manual_seed(n))
     columns = slice(0, 100)
-    wanted = [Selection(n, range(f, n - f)) for f in range((n + 1) // 2)]
+    wanted: list[Selection | Nearest] = [Selection(n, range(f, n - f)) for f in range((n + 1) // 2)]
     wanted += [Selection(n, range(1, n))]
-    wanted += [Selection(n, range(n), count) for count in range(1, n + 1)]
+    wanted += [Nearest(n, count) for count in range(1, n + 1)]
     for selection in wanted:
         out = torch.empty(100)
         sums = bands.select_mean(target, tuple(rows), selection, columns, out)
@@ -139,10 +146,8 @@ def test_rows_that_are_not_finite_are_told_by_their_lengths(target: Host) -> Non
 def test_networks_of_numpy_equal_the_sort(n: int, wide: type) -> None:
     d = 2 * blocked_networks.BLOCK_COLUMNS_MIN + 5
     rows = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
-    for selection in (
-        Selection(n, range(n // 4, n - n // 4)),
-        Selection(n, range(n), max(1, n // 3)),
-    ):
+    for band in (range(n // 4, n - n // 4), range((n - 1) // 2, n // 2 + 1)):
+        selection = Selection(n, band)
         out = torch.empty(d)
         sums = blocked_networks.select_mean(tuple(rows), selection, slice(0, d), out, wide)
         checked(rows, selection, slice(0, d), out, sums)

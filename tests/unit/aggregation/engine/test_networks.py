@@ -7,7 +7,8 @@ from pliska.aggregation.engine.networks import (
     Network,
     Selection,
     band_network,
-    sorting_network,
+    layers,
+    ordered_network,
 )
 
 
@@ -26,7 +27,7 @@ def test_network_sorts_every_pattern_of_zeros_and_ones(n: int) -> None:
     # The zero-one principle (Knuth, 5.3.4): enough for all inputs.
     patterns = np.array(list(itertools.product((0, 1), repeat=n))).T
     expected = np.sort(patterns, axis=0)
-    assert (run(sorting_network(n), patterns) == expected).all()
+    assert (run(ordered_network(n, tuple(range(n))), patterns) == expected).all()
     for start in range(n):
         for stop in range(start + 1, n + 1):
             kept = run(band_network(n, range(start, stop)), patterns)
@@ -37,7 +38,7 @@ def test_network_sorts_every_pattern_of_zeros_and_ones(n: int) -> None:
 def test_large_networks_sort_random_columns(n: int) -> None:
     values = np.random.default_rng(n).integers(0, n, (n, 200))
     expected = np.sort(values, axis=0)
-    assert (run(sorting_network(n), values) == expected).all()
+    assert (run(ordered_network(n, tuple(range(n))), values) == expected).all()
     for f in {1, n // 5, n // 4, n // 3, (n - 1) // 2}:
         kept = run(band_network(n, range(f, n - f)), values)
         assert (np.sort(kept, axis=0) == expected[f : n - f]).all()
@@ -49,7 +50,31 @@ def test_networks_for_a_quarter_and_for_the_median_leave_much_out(
 ) -> None:
     assert band_network(n, range(n // 4, n - n // 4)).cost == trimmed
     assert band_network(n, range((n - 1) // 2, n // 2 + 1)).cost == median
-    assert median < sorting_network(n).cost
+    assert median < ordered_network(n, tuple(range(n))).cost
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 16, 21, 64])
+def test_layers_do_what_the_network_does_in_fewer_steps(n: int) -> None:
+    values = np.random.default_rng(n).integers(0, n, (n, 200))
+    for f in {0, n // 4, (n - 1) // 2}:
+        selection = Selection(n, range(f, n - f))
+        wires = values.copy()
+        for layer in layers(selection):
+            touched = [wire for stage in layer for wire in stage.wires]
+            assert len(touched) == len(set(touched))
+            for stage in layer:
+                low, high = wires[stage.low].copy(), wires[stage.high].copy()
+                wires[stage.low] = np.minimum(low, high)
+                wires[stage.high] = np.maximum(low, high)
+        kept = wires[list(selection.network().kept)]
+        assert (np.sort(kept, axis=0) == np.sort(values, axis=0)[f : n - f]).all()
+
+
+@pytest.mark.parametrize("ranks", [(0, 4, 8), (3, 4, 5), (8, 1), (5,)])
+def test_ordered_network_finds_the_ranks_in_the_order_asked_for(ranks: tuple[int, ...]) -> None:
+    values = np.random.default_rng(1).integers(0, 9, (9, 200))
+    kept = run(ordered_network(9, ranks), values)
+    assert (kept == np.sort(values, axis=0)[list(ranks)]).all()
 
 
 def test_whole_band_needs_no_exchange() -> None:
