@@ -4,13 +4,13 @@ A record is a node; revisions are zxids. Needs ZooKeeper 3.6 or newer; kazoo
 carries connections and sessions, and none of its recipes is used.
 
 What it promises, and what not: writes are linearizable and survive the loss of
-a minority of servers. A read follows a `sync` on the same connection, so it
-sees what was acknowledged before it began, except in the moments before a
-leader that was voted out notices. (`create_and_list` and `wait_and_list`
-follow a write, and the announcement of a change, instead.) A server that has lost its leader may still
-acknowledge a renewal, and the lease then runs out at the leader by up to half
-a tick before its holder thinks so; a fencing token or a guard is what protects
-a write then, as always.
+a minority of servers. A read follows a `sync` on the same connection (or a
+write, in `create_and_list`, or the announcement of a change, in
+`wait_and_list`), so it sees what was acknowledged before it began, except in
+the moments before a leader that was voted out notices. A server that has lost
+its leader may still acknowledge a renewal, and the lease then runs out at the
+leader by up to half a tick before its holder thinks so; a fencing token or a
+guard is what protects a write then, as always.
 """
 
 import itertools
