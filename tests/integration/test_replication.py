@@ -7,6 +7,7 @@ import asyncio
 import os
 import random
 import shutil
+import signal
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,7 @@ from training.site import Site
 from training.toy_job import toy_job
 
 from pliska.coordinator.commit import Commit
+from pliska.coordinator.wire.job import Job, parse_job
 
 WORKERS = ("w1", "w2", "w3")
 
@@ -108,3 +110,97 @@ async def test_losing_the_leaders_machine_and_disk_loses_no_committed_round(site
     for name in alive:
         await site.children[name].process.wait()
         expect_all_there(site, name, watcher.seen)
+
+
+def durable(job: Job, replicas: object) -> Job:
+    """The same job with a statement on replicas."""
+    written = f'"{replicas}"' if isinstance(replicas, str) else replicas
+    return parse_job(f"durable = {{ replicas = {written} }}\n{job.text}", "toy.toml")
+
+
+async def starts(site: Site, *names: str, session_timeout_s: float = 2.0) -> list[str]:
+    """Start coordinators with a storage of their own; return them with the leader first."""
+    for name in names:
+        await site.coordinator(
+            name, session_timeout_s=session_timeout_s, storage=site.own_storage(name)
+        )
+    leader = await site.leads(*names)
+    standbys = [name for name in names if name != leader]
+    await follows(site, *standbys)
+    return [leader, *standbys]
+
+
+@pytest.mark.timeout(300)
+async def test_a_stated_replica_that_is_missing_is_waited_for_and_told(site: Site) -> None:
+    site.define(durable(toy_job(count=6), 1))
+    leader, standby = await starts(site, "c1", "c2")
+    pace = site.paced_worker("w1")
+    site.worker("w2")
+    site.worker("w3")
+    pace.allow(3)
+    await site.committed(3)
+    await site.processes.kill(site.children[standby])
+    pace.allow(6)
+    now = await site.status(lambda now: "no standby is there" in now["replicas"]["reason"])
+    assert now["replicas"]["reason"].startswith("version 4 waits for 1 of 1 replicas")
+    assert (now["version"], now["committed_version"]) == (3, 3)
+    # The same disk comes back, and the rounds go on.
+    await site.coordinator("c3", session_timeout_s=2.0, storage=site.own_storage(standby))
+    assert await site.finished() == [6, 6, 6]
+    for name in (leader, "c3"):
+        await site.children[name].process.wait()
+    for name in (leader, standby):
+        expect_all_there(site, name, {})
+
+
+@pytest.mark.timeout(300)
+async def test_a_standby_that_hangs_delays_a_round_for_its_session_at_most(site: Site) -> None:
+    site.define(toy_job(count=6))
+    leader, standby = await starts(site, "c1", "c2")
+    pace = site.paced_worker("w1")
+    site.worker("w2")
+    site.worker("w3")
+    pace.allow(3)
+    await site.committed(3)
+    site.children[standby].signal(signal.SIGSTOP)
+    pace.allow(4)
+    await site.committed(4)
+    now = await site.status(lambda now: now["replicas"]["in_force"] == 0)
+    assert "only" in now["replicas"]["reason"]
+    site.children[standby].signal(signal.SIGCONT)
+    await follows(site, standby)
+    pace.allow(6)
+    assert await site.finished() == [6, 6, 6]
+    for name in (leader, standby):
+        await site.children[name].process.wait()
+        expect_all_there(site, name, {})
+
+
+@pytest.mark.timeout(300)
+async def test_a_leader_that_lacks_the_last_round_gets_it_or_does_not_lead(site: Site) -> None:
+    site.define(toy_job(count=8))
+    leader, having, lacking = await starts(site, "c1", "c2", "c3")
+    pace = site.paced_worker("w1")
+    site.worker("w2")
+    site.worker("w3")
+    pace.allow(2)
+    await site.committed(2)
+    # One of two standbys sleeps while rounds are committed, then both others die.
+    site.children[lacking].signal(signal.SIGSTOP)
+    pace.allow(5)
+    await site.committed(5)
+    await site.processes.kill(site.children[leader])
+    shutil.rmtree(site.own_storage(leader))
+    await site.processes.kill(site.children[having])
+    site.children[lacking].signal(signal.SIGCONT)
+    now = await site.status(lambda now: "cannot_lead" in now)
+    assert "version 5 is missing" in now["cannot_lead"]
+    assert now["version"] == 5
+    # The other one's machine comes back: whoever leads has every round.
+    await site.coordinator("c4", session_timeout_s=2.0, storage=site.own_storage(having))
+    pace.allow(8)
+    assert await site.finished() == [8, 8, 8]
+    for name in (lacking, "c4"):
+        await site.children[name].process.wait()
+    for name in (lacking, having):
+        expect_all_there(site, name, {})
