@@ -18,11 +18,11 @@ from pliska.coordinator.wire.job import Reputation
 from pliska.coordinator.wire.messages import Receipt
 
 BORDERED = {
-    "krum": "Krum score, a sum of squared distances,",
-    "multi-krum": "Krum score, a sum of squared distances,",
-    "mda": "largest distance to the chosen gradients",
-    "monna": "distance to the trusted gradient",
-    "cge": "length",
+    "krum": "a Krum score",
+    "multi-krum": "a Krum score",
+    "mda": "a largest distance to the chosen gradients",
+    "monna": "a distance to the trusted gradient",
+    "cge": "a length",
 }
 """What a rule measures whose margin is 1 - measure / border."""
 COORDINATE_WISE = frozenset(
@@ -140,8 +140,8 @@ def _change_of_judged(contribution: Contribution, outcome: Outcome, rule: str) -
     match outcome:
         case Outcome.COUNTED if contribution.damping < 1:
             return (
-                f"computed on the newest version, and not {contribution.lag} versions before, "
-                f"it would have counted in full and not at {contribution.damping:.2f}"
+                f"being computed on the newest version, not {contribution.lag} versions before: "
+                f"for its age it counted at {contribution.damping:.2f}"
             )
         case Outcome.COUNTED:
             return _change_of_counted(contribution.margin, rule)
@@ -153,17 +153,17 @@ def _change_of_judged(contribution: Contribution, outcome: Outcome, rule: str) -
 
 def _change_of_counted(margin: float, rule: str) -> str:
     if rule in BORDERED and 0 < margin < 1:
-        return f"its {BORDERED[rule]} could have grown by {1 / (1 - margin) - 1:.0%} before a cut"
+        return f"{BORDERED[rule]} {1 / (1 - margin) - 1:.0%} higher"
     if rule == "centered-clipping" and margin < 0:
-        return f"not clipped if its distance had been shorter by {-margin:.0%}"
+        return f"a distance {-margin:.0%} shorter: it was clipped"
     if rule in COORDINATE_WISE:
-        return f"{margin + 1:.2f} times an equal share of the values: nearer the middle, more"
-    return "nothing had to"
+        return f"values nearer the middle: {margin + 1:.2f} times an equal share is from it"
+    return "-"
 
 
 def _change_of_outvoted(margin: float, rule: str) -> str:
     if rule in BORDERED and margin < 0:
-        return f"its {BORDERED[rule]} would have had to fall by {1 - 1 / (1 - margin):.0%}"
+        return f"{BORDERED[rule]} {1 - 1 / (1 - margin):.0%} lower"
     if rule in COORDINATE_WISE:
         return "a value nearer the middle in at least one coordinate"
     if rule == FILTER:
