@@ -25,7 +25,7 @@ from pliska.aggregation.engine import (
 from pliska.aggregation.engine.compiler import Host, host_for
 from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.engine.results import RESULTS
-from pliska.aggregation.engine.statistics import SQUARE_MIN, repaired, squares
+from pliska.aggregation.engine.statistics import SQUARE_MIN, norms, repaired, squares
 from pliska.aggregation.rows import Rows
 
 SQUARE_MAX = 1e36
@@ -136,6 +136,9 @@ def distances_to(rows: Rows, vector: Tensor) -> Tensor:
         vector: In the rows' arithmetic dtype.
     """
     columns, target = slice(0, rows.measured), target_for(rows, rows.n)
+    if vector.device.type != "cpu":
+        gaps = (row[columns] - vector[columns] for row in rows.tensors)
+        return rows.total(norms(gaps).square())
     if target is None:
         found = [squares(row, columns, vector) for row in rows.tensors]
     else:

@@ -1,6 +1,6 @@
 """What a pass over the rows finds out about each row beside the result."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,8 +68,12 @@ def squared_lengths(rows: Sequence[Tensor], columns: slice) -> Tensor:
     """
     if rows[0].device.type == "cpu":
         return torch.tensor(_lengths_on_cpu(rows, columns), dtype=torch.float64)
-    norms = [torch.linalg.vector_norm(row[columns], dtype=torch.float64) for row in rows]
-    return torch.stack(norms).square()
+    return norms(row[columns] for row in rows).square()
+
+
+def norms(vectors: Iterable[Tensor]) -> Tensor:
+    """Return the lengths of n vectors, float64 [n] on their device, without waiting for it."""
+    return torch.stack([torch.linalg.vector_norm(each, dtype=torch.float64) for each in vectors])
 
 
 def _lengths_on_cpu(rows: Sequence[Tensor], columns: slice) -> list[float]:
