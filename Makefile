@@ -27,10 +27,14 @@ test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
 # Locks among faults, drawn from seeds: SEEDS=1-1000 for long, SEEDS=17 to play one plan again,
-# ARGS="-k embedded" for one store.
+# ARGS="-k embedded" for one store. Then promotions and rollbacks among kill -9, for CHAOS_S
+# seconds on each store, and their protocol explored in the larger models.
 SEEDS ?= 1-200
+CHAOS_S ?= 180
 chaos: $(VENV)/test.stamp
-	PLISKA_CHAOS_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/chaos/test_chaos.py $(ARGS)
+	PLISKA_CHAOS_SEEDS=$(SEEDS) PLISKA_REGISTRY_CHAOS_S=$(CHAOS_S) PLISKA_REGISTRY_MODEL=large \
+		$(BIN)/python -m pytest tests/chaos/test_chaos.py tests/registry_chaos \
+		tests/registry_model $(ARGS)
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff check .
