@@ -75,7 +75,7 @@ class AuditUsageError(CoordinatorError, ValueError):
 
 
 class NotKeptError(CoordinatorError):
-    """What an audit asks for was not kept, or is not kept any more. The job file says for how long."""
+    """What an audit asks for was not kept, or not any more. The job file says for how long."""
 
     exit_code = 3
 

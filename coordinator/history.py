@@ -118,4 +118,3 @@ def _require_chain(previous: Commit | None, commit: Commit) -> None:
     broken = break_in_chain(previous, commit.record)
     if broken is not None:
         raise ForkedChainError(f"the log of {commit.record.job} is not one chain: {broken}")
-
