@@ -165,7 +165,7 @@ def _open_when_ready(state: RoundState, now: float, options: RoundOptions) -> St
     if shortage is not None:
         # The wait for more begins when there are enough.
         return Step(replace(state, since=now, reason=f"waits for workers: {shortage}"))
-    waited = now - state.since >= options.soft_deadline_s
+    waited = now >= state.since + options.soft_deadline_s
     if there < state.expected and not waited:
         reason = f"waits for more workers: {there} of {state.expected} are here"
         return Step(replace(state, reason=reason))
@@ -215,16 +215,15 @@ def _open(state: RoundState, now: float, options: RoundOptions) -> Step:
 def _close_when_ready(state: RoundState, now: float, options: RoundOptions) -> Step:
     gathering, rows = _gathering(state, options), _rows(state, options)
     shortage = gathering.shortage(rows)
-    age = now - state.since
+    # Compared as `next_tick` adds them up, so that a tick that comes when due is due.
+    is_late = now >= state.since + state.soft_deadline_s
+    is_over = now >= state.since + options.deadline_s
     outstanding = _outstanding(state)
     if shortage is None:
-        is_due = not outstanding or age >= state.soft_deadline_s
+        is_due = not outstanding or is_late
         return _seal(state, now, options) if gathering.is_full(rows) or is_due else Step(state)
-    if gathering.is_filtered and (
-        age >= state.soft_deadline_s or (state.slots and not outstanding)
-    ):
+    if gathering.is_filtered and (is_late or (state.slots and not outstanding)):
         return _prime_again(state, now, options)
-    is_over = age >= options.deadline_s
     joined = any(
         state.members.get(worker) != incarnation and _is_unsettled(state, worker)
         for worker, incarnation in state.present.items()

@@ -498,3 +498,14 @@ def test_whatever_happens_no_slot_counts_twice_and_no_bound_is_broken(
     for _ in range(3000):
         life.step()
     assert life.commits > 15, f"seed {seed}: {life.machine.state}"
+
+
+def test_tick_that_comes_when_it_is_due_is_due_whatever_rounding_does() -> None:
+    rng = random.Random(7)
+    for _ in range(2000):
+        since = rng.uniform(0, 1e6)
+        options = replace(MANY, soft_deadline_s=rng.uniform(0.01, 3), deadline_s=rng.uniform(3, 9))
+        machine = Machine(options).feed(present(*"abcd"), since).fill("abc", since)
+        tick = next_tick(machine.state, options)
+        assert tick is not None
+        assert machine.feed(Tick(), tick).state.phase is Phase.AGGREGATING
