@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import default_collate
 
+from pliska.coordinator.batches import batch_indices
 from pliska.coordinator.training_module import (
     build_module,
     layout_of,
@@ -22,7 +23,6 @@ from pliska.coordinator.training_module import (
 from pliska.coordinator.user_code import load_function
 from pliska.coordinator.wire import Manifest
 from pliska.coordinator.wire.job import Job
-from pliska.coordinator.batches import batch_indices
 
 Targets = Callable[[torch.Tensor], torch.Tensor]
 """Changes the targets of a batch; the identity in an honest worker."""
