@@ -12,11 +12,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, Unpack, overload
 
-import torch
 from torch import Tensor
 
 from pliska.aggregation import distances
 from pliska.aggregation.buffer import GradientBuffer
+from pliska.aggregation.engine.results import blank
 from pliska.aggregation.errors import BoundError, ParameterError, TooManyBadRowsError
 from pliska.aggregation.faces import (
     Array,
@@ -311,7 +311,7 @@ class Rule(ABC):
         """Return the rule's own landmarks, and the origin if anything measures lengths."""
         landmarks = dict(self.landmarks(setting))
         if self.needs_origin or self.pre.needs_origin:
-            landmarks[ORIGIN] = torch.zeros_like(rows.tensors[0])
+            landmarks[ORIGIN] = blank(rows.tensors[0])
         return landmarks
 
     def _faults(self, points: Points, most: int, refused: int) -> FaultCount:

@@ -1,4 +1,4 @@
-"""Memory for results, used again when nobody holds the last result any more."""
+"""Memory for results, used again when nobody holds the last result any more, and for zeros."""
 
 import threading
 import weakref
@@ -43,3 +43,11 @@ class ResultMemory:
 
 RESULTS = ResultMemory()
 """Of this process."""
+
+
+def blank(like: Tensor) -> Tensor:
+    """Return zeros like the vector `like`; on the CPU they take no memory as they are only read."""
+    if like.device.type != "cpu":
+        return torch.zeros_like(like)
+    untouched = np.zeros(like.numel() * like.element_size(), np.uint8)
+    return torch.from_numpy(untouched).view(like.dtype)
