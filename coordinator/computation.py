@@ -18,11 +18,13 @@ from pliska.coordinator.training_module import (
     layout_of,
     load_data,
     manifest_of,
+    seeded,
     trainable,
 )
 from pliska.coordinator.user_code import load_function
 from pliska.coordinator.wire import Manifest
 from pliska.coordinator.wire.job import Job
+from pliska.coordinator.wire.seed import derive_seed
 
 Targets = Callable[[torch.Tensor], torch.Tensor]
 """Changes the targets of a batch; the identity in an honest worker."""
@@ -75,6 +77,10 @@ class Computation:
     ) -> torch.Tensor:
         """Differentiate the loss of a worker's batch at the present parameters.
 
+        What the module draws at random (dropout) and what the data draws
+        (augmentation) follows from job, round and worker, as the batch does: the
+        same numbers come out in every life of the worker, and in an audit.
+
         Args:
             round_number: The round that the gradient is for.
             worker: Whose batch; a worker's own name, unless it colludes.
@@ -83,10 +89,11 @@ class Computation:
         Returns:
             float32 [d], in the layout's order; new memory.
         """
-        inputs, wanted = self._batch(round_number, worker)
-        self._module.train()
-        self._module.zero_grad(set_to_none=True)
-        torch.autograd.backward(self._loss(self._module(inputs), targets(wanted)))
+        with seeded(derive_seed("gradient", self.job.seed, round_number, worker)):
+            inputs, wanted = self._batch(round_number, worker)
+            self._module.train()
+            self._module.zero_grad(set_to_none=True)
+            torch.autograd.backward(self._loss(self._module(inputs), targets(wanted)))
         return self._layout.flatten(
             {
                 name: torch.zeros_like(each) if each.grad is None else each.grad

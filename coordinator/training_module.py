@@ -5,6 +5,7 @@ the same order. It makes no optimizer and takes no step: that is `model`.
 """
 
 import random
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -110,9 +111,22 @@ def load_data(job: Job) -> tuple[Dataset[Example], Dataset[Example]]:
     return made[0], made[1]
 
 
+_GENERATORS = threading.RLock()
+"""Held by whoever has seeded the global generators: there is one of each in a process."""
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators of Python, NumPy and torch's CPU, and put them back after."""
+    """Seed the global generators of Python, NumPy and torch's CPU, and put them back after.
+
+    One thread at a time: a second one waits.
+    """
+    with _GENERATORS, _seeded(seed):
+        yield
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
     python_state = random.getstate()
     numpy_state = np.random.get_state()  # noqa: NPY002 - the user's code may draw from it
     with torch.random.fork_rng(devices=[]):

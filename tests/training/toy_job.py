@@ -29,6 +29,11 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
 
 
+def forgetful_model() -> nn.Module:
+    """A module that draws at random in training."""
+    return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3))
+
+
 def data() -> tuple[TensorDataset, TensorDataset]:
     inputs = torch.randn(120, 4)
     targets = (inputs @ torch.randn(4, 3)).argmax(dim=1)

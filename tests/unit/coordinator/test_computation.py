@@ -4,8 +4,9 @@ import numpy as np
 import torch
 from training.toy_job import toy_job
 
-from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.computation import Computation
+from pliska.coordinator.model import TrainingModel
+from pliska.coordinator.wire.job import parse_job
 
 
 def test_worker_begins_with_the_coordinators_parameters_and_manifest() -> None:
@@ -38,6 +39,20 @@ def test_same_round_and_worker_give_the_same_bytes_everywhere() -> None:
     assert torch.equal(one.gradient(5, "w2"), other.gradient(5, "w2"))
     assert not torch.equal(one.gradient(5, "w2"), one.gradient(6, "w2"))
     assert not torch.equal(one.gradient(5, "w2"), one.gradient(5, "w1"))
+
+
+def test_what_a_module_draws_follows_from_round_and_worker_and_leaves_no_trace() -> None:
+    text = toy_job().text.replace("toy_job:model", "toy_job:forgetful_model")
+    one, other = (Computation(parse_job(text, "toy.toml")) for _ in range(2))
+    torch.manual_seed(1)
+    first = one.gradient(5, "w2")
+    after = torch.rand(1)
+    torch.manual_seed(2)
+    other.gradient(4, "w1")
+    assert torch.equal(other.gradient(5, "w2"), first)
+    assert not torch.equal(other.gradient(6, "w2"), first)
+    torch.manual_seed(1)
+    assert torch.equal(torch.rand(1), after)
 
 
 def test_downloading_into_the_parameters_changes_the_model_and_returned_gradients_stay() -> None:
