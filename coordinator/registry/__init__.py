@@ -1,6 +1,8 @@
 """Model versions, the aliases that point at them, and rollback."""
 
 from pliska.coordinator.registry.aliases import AliasState
+from pliska.coordinator.registry.canaries import CanaryResult
+from pliska.coordinator.registry.canary_steps import CanaryPlan, StageVerdict
 from pliska.coordinator.registry.errors import (
     AbortedError,
     AliasMovedError,
@@ -17,10 +19,12 @@ from pliska.coordinator.registry.errors import (
     RegistryUsageError,
     TensorFormatError,
 )
+from pliska.coordinator.registry.guard import Finding, Guard, parse_guard
 from pliska.coordinator.registry.history import Canary, HistoryEntry, MoveKind
 from pliska.coordinator.registry.lineage import Lineage
 from pliska.coordinator.registry.loading import LoadedModel
 from pliska.coordinator.registry.manifest import Manifest, TensorEntry
+from pliska.coordinator.registry.metrics import MetricSource, PrometheusMetrics, PushedMetrics
 from pliska.coordinator.registry.moves import Move, Outcome
 from pliska.coordinator.registry.names import Reference
 from pliska.coordinator.registry.nodes import Ack, Answer, NodeRecord
@@ -49,16 +53,21 @@ __all__ = [
     "AliasState",
     "Answer",
     "Canary",
+    "CanaryPlan",
+    "CanaryResult",
     "Cause",
     "DeadlinePassedError",
     "DegradedError",
     "EndedOperation",
     "Ending",
+    "Finding",
+    "Guard",
     "HistoryEntry",
     "IntegrityError",
     "Lineage",
     "LoadedModel",
     "Manifest",
+    "MetricSource",
     "Move",
     "MoveKind",
     "MoveUnknownError",
@@ -70,7 +79,9 @@ __all__ = [
     "OperationOpenError",
     "Outcome",
     "Phase",
+    "PrometheusMetrics",
     "PromoteRequest",
+    "PushedMetrics",
     "Reference",
     "RefusedError",
     "Registration",
@@ -82,6 +93,7 @@ __all__ = [
     "ServedModel",
     "Serving",
     "Situation",
+    "StageVerdict",
     "State",
     "Tensor",
     "TensorEntry",
@@ -91,4 +103,5 @@ __all__ = [
     "VersionRecord",
     "Wait",
     "WhenStale",
+    "parse_guard",
 ]

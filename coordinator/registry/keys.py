@@ -84,3 +84,11 @@ class Keys:
     def history_entry(self, model: str, alias: str, gen: int) -> str:
         """What the alias pointed at in generation `gen`."""
         return f"{self.history(model, alias)}/{gen:012d}"
+
+    def metrics(self, model: str, version: int) -> str:
+        """Directory of what was measured of a version while it served."""
+        return f"registry/{self.namespace}/metrics/{model}/{version:012d}"
+
+    def sample(self, model: str, version: int, source: str) -> str:
+        """What one source last measured."""
+        return f"{self.metrics(model, version)}/{source}"

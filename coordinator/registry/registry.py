@@ -12,15 +12,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pliska.coordinator.registry.aliases import AliasState
+from pliska.coordinator.registry.canaries import CanaryResult, CanaryRun
+from pliska.coordinator.registry.canary_steps import CanaryPlan
 from pliska.coordinator.registry.document import timestamp
 from pliska.coordinator.registry.driver import Driver, Tell, silent
-from pliska.coordinator.registry.errors import IntegrityError, NotFoundError
+from pliska.coordinator.registry.errors import NotFoundError
 from pliska.coordinator.registry.history import HistoryEntry
 from pliska.coordinator.registry.lineage import Lineage
 from pliska.coordinator.registry.loading import LoadedModel
 from pliska.coordinator.registry.manifest import Manifest
+from pliska.coordinator.registry.metrics import MetricSource, PushedMetrics
 from pliska.coordinator.registry.moves import Move
-from pliska.coordinator.registry.names import LATEST, Reference, check_alias, check_model
+from pliska.coordinator.registry.names import Reference, check_alias, check_model
 from pliska.coordinator.registry.namespace import Namespace
 from pliska.coordinator.registry.open_operations import OpenOperations
 from pliska.coordinator.registry.operations import EndedOperation
@@ -32,10 +35,11 @@ from pliska.coordinator.registry.requests import (
     RollbackRequest,
     check_actor,
 )
+from pliska.coordinator.registry.resolution import find_version
 from pliska.coordinator.registry.rollout import Rollout
 from pliska.coordinator.registry.tensor import Tensor
 from pliska.coordinator.registry.tensor_file import TensorFile, write_tensor_file
-from pliska.coordinator.registry.versions import State, VersionRecord
+from pliska.coordinator.registry.versions import VersionRecord
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.wire.signing import Signer
 from pliska.locks import Backend
@@ -173,11 +177,7 @@ class Registry:
             NotFoundError: There is none.
             IntegrityError: The alias, its history or the version was changed.
         """
-        versions = {record.version: record for record in self.versions(reference.model)}
-        found = self._find(reference, versions)
-        if found is None:
-            raise NotFoundError(f"no version {reference}")
-        return found
+        return find_version(self.namespace, reference)
 
     def manifest(self, record: VersionRecord) -> Manifest:
         """Return a version's verified manifest. Raises as `load`."""
@@ -244,6 +244,33 @@ class Registry:
         """Take an alias back to an earlier version (see `policy`). As `promote`."""
         return Rollout(self.namespace, request, signer, tell).carry_out()
 
+    def canary(
+        self,
+        request: PromoteRequest,
+        plan: CanaryPlan,
+        source: MetricSource | None = None,
+        tell: Tell = silent,
+    ) -> CanaryResult:
+        """Promote step by step, as long as a guard holds; takes as long as that takes.
+
+        Args:
+            request: The promotion that is wanted in the end.
+            plan: The stages, the guard and the bounds.
+            source: Where metrics come from; what was pushed, by default.
+            tell: Gets every measurement.
+
+        Raises:
+            RefusedError: The alias cools down after an automatic rollback; or as `promote`.
+            AliasMovedError: Somebody else moved the alias meanwhile: the canary is over.
+        """
+        return CanaryRun(self.namespace, request, plan, source or self.metrics, tell).run()
+
+    @property
+    def metrics(self) -> PushedMetrics:
+        """What nodes and clients measure of versions; push into it, or read it."""
+        parts = self.namespace
+        return PushedMetrics(parts.backend, parts.name, parts.now)
+
     def plan(self, request: Request) -> Move:
         """Return what `promote` or `rollback` would do now; raise what it would raise."""
         return Rollout(self.namespace, request).plan()
@@ -256,32 +283,3 @@ class Registry:
         """Return where an alias points, its open operation, and the nodes that serve it."""
         driver = Driver(self.namespace, check_model(model), check_alias(alias), actor="")
         return driver.look()[0]
-
-    def _find(
-        self, reference: Reference, versions: Mapping[int, VersionRecord]
-    ) -> VersionRecord | None:
-        if reference.version is not None:
-            return versions.get(reference.version)
-        if reference.digest is not None:
-            digest = reference.digest
-            named = (r for r in versions.values() if digest in (r.content_id, r.manifest_digest))
-            return next(named, None)
-        if reference.alias is not None and reference.alias != LATEST:
-            return self._pointed_at(reference.model, reference.alias, versions)
-        ready = [record for record in versions.values() if record.state is State.READY]
-        return ready[-1] if ready else None
-
-    def _pointed_at(
-        self, model: str, alias: str, versions: Mapping[int, VersionRecord]
-    ) -> VersionRecord | None:
-        """Return the version of an alias; both must name the same manifest."""
-        history = self.namespace.aliases.read(model, alias).history
-        if not history:
-            return None
-        record = versions.get(history[-1].to_version)
-        if record is None or record.manifest_digest != history[-1].manifest_digest:
-            raise IntegrityError(
-                f"alias {alias!r} of {model!r}: version {history[-1].to_version} is missing or "
-                "has another manifest than when the alias was moved to it; do not use it"
-            )
-        return record
