@@ -14,12 +14,15 @@ import typer
 from pliska.coordinator.audit import verify_job
 from pliska.coordinator.audit_document import DOCUMENT_BYTES_MAX, read_document
 from pliska.coordinator.audit_keys import KeyBook, key_given, read_keys
+from pliska.coordinator.audit_recompute import recompute
 from pliska.coordinator.audit_replay import Replay, Run
 from pliska.coordinator.commands.audit_rows import (
     EVIDENCE_COLUMNS,
+    RECOMPUTE_COLUMNS,
     REPLAY_COLUMNS,
     document_fields,
     evidence_row,
+    recomputed_row,
     replayed_row,
     report_fields,
 )
@@ -134,6 +137,36 @@ def replay(
         )
     show_rows(output, "rounds", REPLAY_COLUMNS, rows)
     if not all(row["is_equal"] for row in rows):
+        raise typer.Exit(UNSOUND)
+
+
+@app.command("recompute", epilog="Example: pliska audit recompute digits 12 w3")
+def recompute_gradients(
+    job: JobArgument,
+    round_number: RoundArgument,
+    worker: Annotated[
+        str | None, typer.Argument(metavar="WORKER", help="Only this worker's.")
+    ] = None,
+    storage: StorageOption = None,
+    keys: KeysOption = None,
+    job_file: JobFileOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Compute the gradients of a round again from the workers' batches: who sent another one?
+
+    It needs the job's code and data. Exit code 5: somebody's is further away than
+    audit.tolerance; how far can only be said of gradients that are kept.
+    """
+    source = AuditSource.open(job, store, storage, keys, job_file)
+    _, commit, _ = source.commits_at(round_number)
+    chain = source.chain().commits
+    found = recompute(source.require_job(), source.storage, commit, chain, worker)
+    rows = [recomputed_row(each) for each in found]
+    if not rows:
+        raise NotKeptError(f"no gradient of {worker or 'anybody'} counts in round {round_number}")
+    show_rows(output, "gradients", RECOMPUTE_COLUMNS, rows)
+    if any(row["is_lie"] for row in rows):
         raise typer.Exit(UNSOUND)
 
 

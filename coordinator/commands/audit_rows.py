@@ -3,6 +3,7 @@
 from typing import Any
 
 from pliska.coordinator.audit_keys import KeyBook
+from pliska.coordinator.audit_recompute import Recomputed
 from pliska.coordinator.audit_replay import Replayed
 from pliska.coordinator.audit_report import AuditReport, Check
 from pliska.coordinator.evidence import Evidence, charge, digest_of
@@ -10,6 +11,7 @@ from pliska.coordinator.explanation import Explanation
 from pliska.coordinator.proof import Fate, Proof
 from pliska.coordinator.proof import check as check_proof
 
+RECOMPUTE_COLUMNS = ["worker", "base_version", "is_equal", "deviation", "is_lie"]
 REPLAY_COLUMNS = ["round", "version", "gradients", "is_equal", "differences"]
 EVIDENCE_COLUMNS = ["round", "kind", "offender", "reason", "digest"]
 FATE_COLUMNS = ["worker", "fate", "weight", "score", "margin", "arrived_s", "reason", "change"]
@@ -44,6 +46,17 @@ def replayed_row(replayed: Replayed) -> dict[str, Any]:
         "gradients": replayed.gradients,
         "is_equal": not replayed.differences,
         "differences": list(replayed.differences),
+    }
+
+
+def recomputed_row(recomputed: Recomputed) -> dict[str, Any]:
+    """Return the fields of one gradient computed again."""
+    return {
+        "worker": recomputed.header.worker,
+        "base_version": recomputed.header.base_version,
+        "is_equal": recomputed.is_equal,
+        "deviation": recomputed.deviation,
+        "is_lie": recomputed.is_lie,
     }
 
 

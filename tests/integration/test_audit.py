@@ -116,6 +116,12 @@ async def test_rounds_are_verified_replayed_proved_and_explained_from_files_alon
     run(trained, "audit", "replay", "toy", 1, *offline, code=3)
     run(trained, "audit", "replay", "toy", *offline, code=2)
 
+    again = fields(trained, "audit", "recompute", "toy", ROUNDS, *offline)
+    assert all(each["is_equal"] for each in again["gradients"])
+    again = fields(trained, "audit", "recompute", "toy", 1, NAME, *offline)
+    assert [each["is_equal"] for each in again["gradients"]] == [False]
+    run(trained, "audit", "recompute", "toy", 1, "nobody", *offline, code=3)
+
     told = fields(trained, "why", "toy", LATE_ROUND, *offline)
     fates = {each["worker"]: each["fate"] for each in told["workers"]}
     assert fates["w6"] == "late"

@@ -14,11 +14,11 @@ from pliska.aggregation import AggregationError, rule_named
 from pliska.coordinator.attendance import Attendance
 from pliska.coordinator.checkpoint import CheckpointStore
 from pliska.coordinator.checkpoint_writer import CheckpointWriter
-from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
 from pliska.coordinator.combiner import Combiner
+from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
 from pliska.coordinator.committer import Committer
-from pliska.coordinator.ledger import Ledger, NoCopies, due
 from pliska.coordinator.gathering import Gatherings
+from pliska.coordinator.ledger import Ledger, NoCopies, due
 from pliska.coordinator.mode import ModeSetting
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.recent_rounds import RecentRounds
