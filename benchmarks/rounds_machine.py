@@ -79,7 +79,7 @@ def rate(mode: Mode, quorum: int, slower: float, seed: int) -> float:
         more="[hybrid]\nstaleness_max = 16",
     )
     rule = rule_named(job.rule.name, **job.rule.parameters)
-    world = _World(mode, RoundOptions.of_job(job, rule, WORKERS), slower, random.Random(seed))
+    world = _World(mode, RoundOptions.of_job(job, rule, WORKERS), slower, random.Random(seed))  # noqa: S311 - a model, no secret
     return world.run(MEASURED_S) * TURN_S / MEASURED_S
 
 

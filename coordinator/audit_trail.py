@@ -31,6 +31,7 @@ from pliska.coordinator.evidence import (
     paired,
 )
 from pliska.coordinator.evidence_store import EvidenceStore
+from pliska.coordinator.mode import Mode
 from pliska.coordinator.payloads import PayloadStore
 from pliska.coordinator.publisher import Published
 from pliska.coordinator.receipts import KeptReceipt, ReceiptStore
@@ -41,7 +42,7 @@ from pliska.coordinator.standing import Conviction, Standing
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.wire import GradientHeader, Signed, Signer, Verified, WireError, peek
 from pliska.coordinator.wire.encoding import encode
-from pliska.coordinator.wire.job import Job
+from pliska.coordinator.wire.job import STALENESS_MAX, Job
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +143,9 @@ class AuditTrail:
         for signed, claim in claims.items():
             _remember(self._counted, (claim.worker, claim.round), signed)
         if audit.keep_rounds:
-            oldest = max(0, round_number - audit.keep_rounds + 1)
+            # What a round counts late was made for an earlier one.
+            late = 0 if commit.record.mode == Mode.SYNCHRONOUS else STALENESS_MAX
+            oldest = max(0, round_number - audit.keep_rounds + 1 - late)
             self._start(self._others, self._payloads.prune, oldest)
         chosen = frozenset(drawn(commit, standings, audit.recompute))
         if not chosen:

@@ -98,6 +98,25 @@ def test_a_good_job_passes() -> None:
             "smea with n=250 and f=2 would try 31125 subsets of 248",
             "change rule.name or rule.f",
         ),
+        (
+            TEXT.replace("f = 2", "f = 0.2").replace("quorum = 7", "quorum = 5"),
+            22,
+            "rounds.quorum allows 6, but multi-krum with f = 2 needs n >= 2f + 3",
+            "write at least",
+        ),
+        (
+            TEXT + "[hybrid]\nbuffer = 7\n[asynchronous]\nbuffers = 6\n",
+            26,
+            "asynchronous.buffers is 6, but multi-krum with f = 2 needs n >= 2f + 3",
+            "write at least 7",
+        ),
+        (
+            TEXT.replace("f = 2", "f = 3").replace("multi-krum", "trimmed-mean")
+            + "[asynchronous]\nbuffers = 1\n",
+            24,
+            "with f = 3 it needs n >= 3f + 1, more than rounds.workers (8)",
+            "lower rule.f",
+        ),
         (changed("lr = 0.1", "rl = 0.1"), 17, "sgd has no parameter 'rl'", "write 'lr'"),
         (changed("lr = 0.1", "lr = -0.1"), 17, "sgd's lr is -0.1", "write a number of at least 0"),
         (changed("tiny_task:model", "gone:model"), 4, "there is no module 'gone'", "start in"),

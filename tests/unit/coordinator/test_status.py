@@ -27,6 +27,14 @@ async def test_snapshot_shows_round_workers_and_replies(lead_toy: Callable[..., 
     assert status["replies"] == {"ACCEPTED": 3, "FUTURE_ROUND": 1, "NONFINITE": 1}
     assert status["reasons"]["FUTURE_ROUND"] == "round 77 has not begun; round 2 collects"
     assert status["model_file"] is None
+    mode = status["mode"]
+    assert (mode["mode"], mode["mode_epoch"], mode["asked_for"]) == (
+        "synchronous",
+        0,
+        "synchronous",
+    )
+    assert (mode["soft_deadline_s"], mode["lag_most"], mode["late_share"]) == (60.0, 0, 0.0)
+    assert (mode["effective_learning_rate"], mode["effective_batch"]) == (0.1, 16)
     workers = {each["worker"]: each for each in status["workers"]}
     assert workers["w2"]["slot"] == "filled"
     assert workers["w1"]["slot"] is None
