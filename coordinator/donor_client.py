@@ -51,17 +51,14 @@ class DonorClient:
         self.name = endpoint.coordinator
         self._job = job
         self._signer = signer
-        self._http = HttpClient(
-            endpoint.address,
-            client_context(endpoint.certificate),
-            reply_bytes_max=CONTENT_BYTES_MAX,
-        )
+        self._opened: HttpClient | None = None
         self._token: str | None = None
         self._visiting = asyncio.Lock()
 
     async def close(self) -> None:
         """Close its connections."""
-        await self._http.close()
+        if self._opened is not None:
+            await self._opened.close()
 
     async def read(self, resource: Resource, offset: int, into: memoryview) -> None:
         """Fill `into` with a part of a resource; see `wire.download.Donor`.
@@ -131,7 +128,7 @@ class DonorClient:
     ) -> ClientResponse:
         if self._token is None:
             await self._visit(renewing=None)
-        return await self._http.request(
+        return await self._http().request(
             method,
             routes.job_path(self._job, path),
             headers={**headers, routes.TOKEN: self._token or ""},
@@ -155,8 +152,16 @@ class DonorClient:
             admitted = await self._open(routes.VISIT, self._signer.sign(visit).to_bytes())
             self._token = admitted.headers.get(routes.TOKEN, "")
 
+    def _http(self) -> HttpClient:
+        """Return the connections; a certificate that cannot be read is this request's failure."""
+        if self._opened is None:
+            context = client_context(self.endpoint.certificate)
+            address = self.endpoint.address
+            self._opened = HttpClient(address, context, reply_bytes_max=CONTENT_BYTES_MAX)
+        return self._opened
+
     async def _open(self, path: str, body: bytes) -> ClientResponse:
-        response = await self._http.request(
+        response = await self._http().request(
             "POST", routes.job_path(self._job, path), body=body, timeout_s=IDLE_TIMEOUT_S
         )
         if response.status != 200:

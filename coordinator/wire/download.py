@@ -121,31 +121,33 @@ class Download:
             NoDonorError: No donor is left; the message says what became of each.
                 Call it again with others: what has arrived is kept.
         """
-        failed: dict[str, WireError] = {}
+        failed: dict[int, WireError] = {}
         streams = [
-            self._stream(donor, failed) for donor in donors for _ in range(STREAMS_PER_DONOR)
+            self._stream(number, donor, failed)
+            for number, donor in enumerate(donors)
+            for _ in range(STREAMS_PER_DONOR)
         ]
         async with asyncio.TaskGroup() as group:
             for stream in streams:
                 group.create_task(stream)
         if not self._plan.is_done or self._verifier is None:
-            reasons = "; ".join(f"{name}: {error}" for name, error in failed.items())
+            reasons = "; ".join(f"{donors[each].name}: {error}" for each, error in failed.items())
             raise NoDonorError(
                 f"{self.missing_bytes} bytes of {self.resource.path} could not be fetched: "
                 f"{reasons or 'nobody is there to ask'}"
             )
 
-    async def _stream(self, donor: Donor, failed: dict[str, WireError]) -> None:
+    async def _stream(self, number: int, donor: Donor, failed: dict[int, WireError]) -> None:
         """Fetch spans from one donor until none is missing, or it fails."""
         try:
             await self._learn_leaves(donor)
-            while donor.name not in failed:
+            while number not in failed:
                 span = await self._next_span()
                 if span is None:
                     return
                 await self._fetch_span(donor, span)
         except WireError as error:
-            failed.setdefault(donor.name, error)
+            failed.setdefault(number, error)
 
     async def _next_span(self) -> tuple[int, int] | None:
         """Return a span to fetch, waiting for one that a failing donor gives back."""

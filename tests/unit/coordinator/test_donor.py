@@ -27,6 +27,7 @@ from pliska.coordinator.storage import LocalStorage
 from pliska.coordinator.training_state import TrainingState, tensor_bytes
 from pliska.coordinator.visitors import VISIT_S, Visitors
 from pliska.coordinator.wire import (
+    CertificateError,
     Download,
     Reply,
     ReplyCode,
@@ -279,6 +280,22 @@ def test_a_sealed_resource_reads_across_leaves_and_payload() -> None:
     for start in range(0, len(whole), 7):
         for count in (1, 30, 50, 500):
             assert bytes(sealed.read(start, count)) == whole[start : start + count]
+
+
+async def test_a_donor_whose_certificate_cannot_be_read_is_one_that_does_not_answer(
+    kept: Kept,
+) -> None:
+    client = kept.client()
+    damaged = DonorClient(replace(kept.endpoint, certificate="-"), "tiny", client._signer)
+    with pytest.raises(CertificateError):
+        await damaged.get(routes.CHECKPOINTS)
+    await damaged.close()
+    into = bytearray(len(PARAMETERS))
+    resource = Resource(
+        path(routes.PARAMETERS, Place(9, PARAMETERS_ROOT)), PARAMETERS_ROOT, len(into)
+    )
+    await Download(resource, memoryview(into)).fetch([damaged, client])
+    assert into == PARAMETERS
 
 
 async def test_many_first_readers_open_a_resource_once(kept: Kept) -> None:
