@@ -3,7 +3,6 @@
 `model` puts them into its group. Exit codes are in its docstring.
 """
 
-import re
 import time
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +10,18 @@ from typing import Annotated
 
 import typer
 
+from pliska.coordinator.commands.model_canary import (
+    BakeOption,
+    CanaryOption,
+    CanaryOptions,
+    CoolDownOption,
+    FailuresOption,
+    GuardOption,
+    IntervalOption,
+    PrometheusOption,
+    QueryOption,
+    try_out,
+)
 from pliska.coordinator.commands.model_move_rows import (
     LOG_COLUMNS,
     MOVE_COLUMNS,
@@ -31,6 +42,7 @@ from pliska.coordinator.commands.model_options import (
     OpIdOption,
     Place,
     default_actor,
+    duration_s,
     load_signer,
     with_place,
 )
@@ -52,7 +64,6 @@ from pliska.coordinator.wire.signing import Signer
 from pliska.locks.presentation import show_json, show_rows
 
 POLL_S = 0.5
-UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 WaitOption = Annotated[
     Wait,
@@ -92,6 +103,14 @@ def promote(
     allow_deprecated: Annotated[
         bool, typer.Option("--allow-deprecated", help="Also a version that is DEPRECATED.")
     ] = False,
+    canary: CanaryOption = None,
+    guard: GuardOption = None,
+    bake: BakeOption = "60s",
+    interval: IntervalOption = "10s",
+    failures: FailuresOption = 3,
+    cool_down: CoolDownOption = "10m",
+    prometheus: PrometheusOption = None,
+    query: QueryOption = None,
     sign: SignOption = None,
     expect_gen: ExpectGenOption = None,
     dry_run: DryRunOption = False,
@@ -101,7 +120,8 @@ def promote(
     """Point an alias at a version, after verifying every byte of it.
 
     The processes that serve the alias load it first, beside what they serve; if one
-    cannot, nothing moves.
+    cannot, nothing moves. With --canary a part of the requests goes to it first, and
+    while a guard on its metrics holds, more; when it fails, all go back.
     """
     request = PromoteRequest(
         model=model,
@@ -117,6 +137,21 @@ def promote(
         valid_for_s=None if valid_for is None else duration_s(valid_for),
         allow_deprecated=allow_deprecated,
     )
+    if canary is not None:
+        options = CanaryOptions(
+            percents=canary,
+            guard=guard,
+            bake=bake,
+            interval=interval,
+            failures=failures,
+            cool_down=cool_down,
+            prometheus=prometheus,
+            queries=query or [],
+        )
+        if not dry_run:
+            try_out(place, request, options, None if sign is None else load_signer(sign))
+            return
+        request = options.first_stage(request)
     _move(place, request, sign, dry_run=dry_run)
 
 
@@ -245,14 +280,6 @@ def approve(
         operation = registry.operations(actor or default_actor()).approve(op_id, load_signer(sign))
     _say(f"operation {op_id} has {len(operation.approvals)} approvals")
     show_rows(place.output, "operations", OPERATION_COLUMNS, [operation_fields(operation)])
-
-
-def duration_s(text: str) -> int:
-    """Return the seconds in `90`, `90s`, `15m`, `12h` or `30d`."""
-    matched = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
-    if matched is None:
-        raise RegistryUsageError(f"{text!r} is not a time such as 90s, 15m, 12h or 30d")
-    return int(matched[1]) * UNITS_S[matched[2] or "s"]
 
 
 def _time(text: str) -> datetime:

@@ -5,6 +5,7 @@ import functools
 import getpass
 import inspect
 import json
+import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -28,6 +29,7 @@ from pliska.locks import Address, connect
 from pliska.locks.presentation import DEFAULT_STORE, OutputFormat, OutputOption, StoreOption
 
 LINEAGE_BYTES_MAX = 1024 * 1024
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 ArtifactsOption = Annotated[
     str | None,
@@ -140,18 +142,32 @@ def read_lineage(path: Path | None, parent: int | None, metrics: Sequence[str]) 
         NotFoundError: There is no such file.
     """
     lineage = Lineage() if path is None else _lineage_file(path)
-    numbers = dict(lineage.metrics)
-    for metric in metrics:
-        name, equals, number = metric.partition("=")
-        try:
-            numbers[name] = float(number)
-        except ValueError as error:
-            raise RegistryUsageError(f"--metric {metric!r}: write NAME=NUMBER") from error
-        if not equals or not name:
-            raise RegistryUsageError(f"--metric {metric!r}: write NAME=NUMBER")
+    numbers = {**lineage.metrics, **named_numbers("--metric", metrics)}
     return dataclasses.replace(
         lineage, metrics=numbers, parent=lineage.parent if parent is None else parent
     )
+
+
+def named_numbers(what: str, texts: Sequence[str]) -> dict[str, float]:
+    """Return the numbers in texts such as `accuracy=0.97`, by name."""
+    numbers = {}
+    for text in texts:
+        name, equals, number = text.partition("=")
+        try:
+            numbers[name] = float(number)
+        except ValueError as error:
+            raise RegistryUsageError(f"{what} {text!r}: write NAME=NUMBER") from error
+        if not equals or not name:
+            raise RegistryUsageError(f"{what} {text!r}: write NAME=NUMBER")
+    return numbers
+
+
+def duration_s(text: str) -> int:
+    """Return the seconds in `90`, `90s`, `15m`, `12h` or `30d`."""
+    matched = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
+    if matched is None:
+        raise RegistryUsageError(f"{text!r} is not a time such as 90s, 15m, 12h or 30d")
+    return int(matched[1]) * UNITS_S[matched[2] or "s"]
 
 
 def _lineage_file(path: Path) -> Lineage:

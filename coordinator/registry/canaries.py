@@ -25,8 +25,9 @@ from pliska.coordinator.registry.history import MoveKind
 from pliska.coordinator.registry.metrics import MetricSource
 from pliska.coordinator.registry.moves import Move
 from pliska.coordinator.registry.namespace import Namespace
-from pliska.coordinator.registry.requests import PromoteRequest, RollbackRequest
+from pliska.coordinator.registry.requests import PromoteRequest, Request, RollbackRequest
 from pliska.coordinator.registry.rollout import Rollout
+from pliska.coordinator.wire.signing import Signer
 
 FULL = 100
 OP_ID_CHARACTERS_MAX = 56
@@ -57,6 +58,7 @@ class CanaryRun:
         plan: The stages, the guard and the bounds.
         source: Where metrics come from.
         tell: Gets every measurement.
+        signer: Approves of every move.
         pause: Waits so many seconds.
     """
 
@@ -67,6 +69,7 @@ class CanaryRun:
         plan: CanaryPlan,
         source: MetricSource,
         tell: Tell = silent,
+        signer: Signer | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._parts = namespace
@@ -74,6 +77,7 @@ class CanaryRun:
         self._plan = plan
         self._source = source
         self._tell = tell
+        self._signer = signer
         self._pause = pause
         self._expect_gen = request.expect_gen
 
@@ -128,7 +132,7 @@ class CanaryRun:
             canary_percent=None if percent == FULL else percent,
             expect_gen=self._expect_gen,
         )
-        move = Rollout(self._parts, request, tell=self._tell).carry_out().check()
+        move = self._carry_out(request).check()
         self._expect_gen = move.gen
         return move
 
@@ -181,4 +185,7 @@ class CanaryRun:
             is_automatic=True,
             timeout_s=request.timeout_s,
         )
-        return Rollout(self._parts, back, tell=self._tell).carry_out()
+        return self._carry_out(back)
+
+    def _carry_out(self, request: Request) -> Move:
+        return Rollout(self._parts, request, self._signer, self._tell).carry_out()

@@ -249,6 +249,7 @@ class Registry:
         request: PromoteRequest,
         plan: CanaryPlan,
         source: MetricSource | None = None,
+        signer: Signer | None = None,
         tell: Tell = silent,
     ) -> CanaryResult:
         """Promote step by step, as long as a guard holds; takes as long as that takes.
@@ -257,13 +258,15 @@ class Registry:
             request: The promotion that is wanted in the end.
             plan: The stages, the guard and the bounds.
             source: Where metrics come from; what was pushed, by default.
+            signer: Approves of every move.
             tell: Gets every measurement.
 
         Raises:
             RefusedError: The alias cools down after an automatic rollback; or as `promote`.
             AliasMovedError: Somebody else moved the alias meanwhile: the canary is over.
         """
-        return CanaryRun(self.namespace, request, plan, source or self.metrics, tell).run()
+        run = CanaryRun(self.namespace, request, plan, source or self.metrics, tell, signer)
+        return run.run()
 
     @property
     def metrics(self) -> PushedMetrics:

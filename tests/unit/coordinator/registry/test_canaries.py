@@ -70,7 +70,7 @@ def try_out(
     said: list[str] = []
     request = desk.promotion(version, **more)
     return CanaryRun(
-        desk.registry.namespace, request, plan, weather, said.append, weather.pause
+        desk.registry.namespace, request, plan, weather, said.append, pause=weather.pause
     ).run()
 
 
