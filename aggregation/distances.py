@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pliska.aggregation.engine import fixed_point, gpu, grams
+from pliska.aggregation.engine import fixed_point, gpu, grams, reports
 from pliska.aggregation.engine.compiler import host_for
 from pliska.aggregation.engine.statistics import SQUARE_MIN, squared_length, squared_lengths
 from pliska.aggregation.rows import Rows
@@ -166,10 +166,16 @@ def _middle_row(rows: Rows) -> int:
     """
     width = max(1, min(SAMPLE_VALUES // (SAMPLE_SPANS * rows.n), rows.measured))
     step = max(width, rows.measured // SAMPLE_SPANS)
-    columns = [row[: rows.measured] for row in rows.tensors]
-    if rows.measured:
-        columns = [row.unfold(0, width, step)[:SAMPLE_SPANS].flatten() for row in columns]
-    sampled = torch.stack(columns).to(torch.float64).square().sum(dim=1)
+    spans = [slice(start, start + width) for start in range(0, rows.measured - width + 1, step)]
+    target = host_for(rows.tensors)
+    if not spans:
+        sampled = torch.zeros(rows.n, dtype=torch.float64)
+    elif target is not None:
+        parts = [reports.lengths(target, rows.tensors, columns) for columns in spans]
+        sampled = torch.from_numpy(np.sum(parts, axis=0))
+    else:
+        looked_at = [torch.cat([row[columns] for columns in spans]) for row in rows.tensors]
+        sampled = torch.stack(looked_at).to(torch.float64).square().sum(dim=1)
     lengths = rows.total(sampled)
     found = torch.where(lengths.isfinite(), lengths, torch.inf).cpu().tolist()
     return sorted(range(rows.n), key=lambda i: (found[i], i))[rows.n // 2]
@@ -182,7 +188,7 @@ def _connected(linked: Tensor) -> list[list[int]]:
         linked: bool [n, n], symmetric.
     """
     groups = []
-    unseen = {row for row in range(len(linked)) if linked[row].any()}
+    unseen = set(linked.any(dim=1).nonzero().flatten().tolist())
     while unseen:
         group, reached = set(), {min(unseen)}
         while reached:

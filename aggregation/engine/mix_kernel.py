@@ -67,6 +67,11 @@ class MixTiling:
         return -(-self.n // ROWS_AT_ONCE)
 
     @property
+    def rows_looked_at(self) -> int:
+        """Rows of which statistics are formed, with those that fill up the table."""
+        return self.groups * ROWS_AT_ONCE
+
+    @property
     def outputs(self) -> int:
         """Means, with those that fill up the last `OUTPUTS_AT_ONCE`."""
         return -(-self.m // OUTPUTS_AT_ONCE) * OUTPUTS_AT_ONCE
@@ -96,11 +101,12 @@ def mixed_assembly(name: str, element: Element, layout: MixTiling, reduction: Fu
     Row `centre`, if that is not -1, is subtracted from all rows and added to
     each mean. reduction is the kernel that reduces the means, sort_scratch its
     scratch memory and mixed_statistics its statistics; statistics are those of
-    `report_kernel.report_function`. The rest is as in `tile_sort.ARGUMENTS`.
+    `report_kernel.report_function`, of groups * ROWS_AT_ONCE rows. The rest is
+    as in `tile_sort.ARGUMENTS`.
     """
     tiling = layout.tiling
     mix = _MixKernel("mix", element, layout).function
-    look = report_function("look", layout.n, element, tiling, Figure.DISTANCE)
+    look = report_function("look", element, tiling, Figure.DISTANCE)
     f = Function(name, ARGUMENTS)
     table = f.at("%scratch", layout.mixed_floats, "float")
     means = f.at(table, layout.table_floats, "float")
@@ -118,7 +124,8 @@ def mixed_assembly(name: str, element: Element, layout: MixTiling, reduction: Fu
         here = f.at("%out", first, "float")
         f.run(mix, "%rows", first, end, table, "%scratch", "%centre", "%places", "%scales")
         f.run(reduction, means, 0, width, here, "%sort_scratch", "%mixed_statistics")
-        f.run(look, "%rows", first, end, "%out", "%sort_scratch", "%statistics")
+        given = (first, end, "%out", "%sort_scratch", "%statistics", layout.rows_looked_at)
+        f.run(look, "%rows", *given)
         return []
 
     f.loop("%start", "%stop", tiling.width, tile)

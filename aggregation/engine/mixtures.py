@@ -95,7 +95,7 @@ def select_mean(
     mixed_floats, sort_floats = layout.scratch_floats, bands.scratch_floats(layout.m, layout.tiling)
     mixed_sums = FIGURES * layout.m * LANES
     needs = Needs(
-        sums=(mixed_sums + layout.n * LANES,),
+        sums=(mixed_sums + layout.rows_looked_at * LANES,),
         scratch_floats=mixed_floats + sort_floats,
         pointers=layout.groups * ROWS_AT_ONCE,
     )
@@ -119,7 +119,7 @@ def select_mean(
     of_mixed, of_rows = sums[:mixed_sums], sums[mixed_sums:]
     kept = of_mixed.reshape(FIGURES, layout.m, LANES)[Figure.KEPT].sum(axis=1)
     kept[: selection.kept_of_equals] -= blank_columns(columns)
-    return MixedSums(kept, of_rows.reshape(layout.n, LANES).sum(axis=1))
+    return MixedSums(kept, of_rows.reshape(-1, LANES).sum(axis=1)[: layout.n])
 
 
 def _numbers(mixture: Mixture, layout: MixTiling) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

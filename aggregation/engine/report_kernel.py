@@ -25,23 +25,24 @@ class Figure(IntEnum):
     """Columns within the kept range."""
 
 
+REPORT_ARGUMENTS = {**ARGUMENTS, "n": "i64"}
+
 FIGURES = len(Figure)
 """Sections of the statistics of a kernel that reduces columns."""
 
 
-def report_function(
-    name: str, n: int, element: Element, tiling: Tiling, figure: Figure
-) -> Function:
-    """Return a kernel that sums one figure of n rows into double[row][LANES].
+def report_function(name: str, element: Element, tiling: Tiling, figure: Figure) -> Function:
+    """Return a kernel that sums one figure of rows into double[row][LANES].
 
-    It only reads `out`, and that only for distances.
+    Its arguments are `REPORT_ARGUMENTS`: n is a multiple of tiling.rows_at_once
+    and `out` is only read, and that only for distances.
     """
-    f = Function(name, ARGUMENTS)
+    f = Function(name, REPORT_ARGUMENTS)
     report = Report(f, element, [figure], tiling.rows_at_once, sections=[figure])
 
     def tile(first: Value, _: list[Value]) -> list[Value]:
         end = f.minimum_index(f.add(first, tiling.width), "%stop")
-        report.emit(n, first, end)
+        report.emit_groups("%n", 0, first, end)
         return []
 
     f.loop("%start", "%stop", tiling.width, tile)
@@ -80,11 +81,29 @@ class Report:
         self._wide = self._kind.of("double")
 
     def emit(self, n: int, first: Value, end: Value) -> None:
-        """Add the columns first..end to the statistics of all rows."""
-        for start in range(0, n, self._rows_at_once):
-            self._rows(range(start, min(start + self._rows_at_once, n)), n, first, end)
+        """Add the columns first..end to the statistics of n rows."""
+        whole = n // self._rows_at_once * self._rows_at_once
+        self.emit_groups(whole, n, first, end)
+        if whole < n:
+            self._rows([str(row) for row in range(whole, n)], n, first, end)
 
-    def _rows(self, rows: range, n: int, first: Value, end: Value) -> None:
+    def emit_groups(self, stop: Value | int, n: int, first: Value, end: Value) -> None:
+        """Add the columns first..end to the statistics of the rows before `stop`.
+
+        Args:
+            stop: A multiple of the rows at once.
+            n: Rows of a section.
+            first: First column.
+            end: Column after the last.
+        """
+
+        def rows(row: Value, _: list[Value]) -> list[Value]:
+            self._rows([self._f.add(row, i) for i in range(self._rows_at_once)], n, first, end)
+            return []
+
+        self._f.loop(0, stop, self._rows_at_once, rows)
+
+    def _rows(self, rows: list[Value], n: int, first: Value, end: Value) -> None:
         f = self._f
         pointers = [f.pointer_at("%rows", row) for row in rows]
         bounds = self._bounds if Figure.KEPT in self._figures else ()
@@ -92,7 +111,9 @@ class Report:
         carried = [(kind, kind.zero) for _ in rows for kind in kinds]
 
         def column(at: Value, sums: list[Value]) -> list[Value]:
-            result = f.load(self._kind, f.at("%out", at, "float"), 4)
+            result = ""
+            if Figure.DISTANCE in self._figures:
+                result = f.load(self._kind, f.at("%out", at, "float"), 4)
             within = f.value(f"sub i64 {at}, {first}")
             ends = [f.load(self._kind, f.at(bound, within, "float"), 4) for bound in bounds]
             after: list[Value] = []
@@ -108,8 +129,8 @@ class Report:
         sums = f.loop(first, end, LANES, column, carried)
         for i, row in enumerate(rows):
             for which, (figure, kind) in enumerate(zip(self._figures, kinds, strict=True)):
-                offset = (self._sections.index(figure) * n + row) * LANES
-                self._add(sums[i * len(kinds) + which], kind, offset)
+                place = f.add(row, self._sections.index(figure) * n)
+                self._add(sums[i * len(kinds) + which], kind, f.multiply(place, LANES))
 
     def _summed(
         self, figure: Figure, total: Value, value: Value, result: Value, ends: list[Value]
@@ -127,7 +148,7 @@ class Report:
         added = f.value(f"add {self._counts} {total}, {f.splat(self._counts, '1')}")
         return f.value(f"select {bits} {both}, {self._counts} {added}, {self._counts} {total}")
 
-    def _add(self, total: Value, kind: Lanes, offset: int) -> None:
+    def _add(self, total: Value, kind: Lanes, offset: Value) -> None:
         f = self._f
         widen = "fpext" if kind.element == "float" else "uitofp"
         wide = f.value(f"{widen} {kind} {total} to {self._wide}")

@@ -13,11 +13,8 @@ from torch import Tensor
 
 from pliska.aggregation.engine.blocks import LANES, Block, Needs, over_blocks
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
-from pliska.aggregation.engine.report_kernel import Figure, report_function
-from pliska.aggregation.engine.tile_sort import ARGUMENTS, tiling
-
-ROWS_AT_ONCE = 16
-"""Rows of one call: a kernel for each number of them has to be compiled."""
+from pliska.aggregation.engine.report_kernel import REPORT_ARGUMENTS, Figure, report_function
+from pliska.aggregation.engine.tile_sort import tiling
 
 
 def lengths(target: Host, rows: Sequence[Tensor], columns: slice) -> NDArray[np.float64]:
@@ -51,20 +48,19 @@ def distances(
 def _sums(
     target: Host, rows: Sequence[Tensor], columns: slice, figure: Figure, vector: Tensor | None
 ) -> NDArray[np.float64]:
-    if len(rows) > ROWS_AT_ONCE:
-        parts = [rows[i : i + ROWS_AT_ONCE] for i in range(0, len(rows), ROWS_AT_ONCE)]
-        return np.concatenate([_sums(target, part, columns, figure, vector) for part in parts])
-    kernel = _kernel(target, len(rows), rows[0].dtype, figure)
+    layout = tiling(target)
+    kernel = _kernel(target, rows[0].dtype, figure)
+    n = -(-len(rows) // layout.rows_at_once) * layout.rows_at_once
 
     def work(block: Block) -> None:
-        kernel(block.rows, block.start, block.stop, block.vector, block.scratch, block.sums)
+        kernel(block.rows, block.start, block.stop, block.vector, block.scratch, block.sums, n)
 
-    total = over_blocks(rows, columns, Needs((len(rows), LANES), 0), work, vector)
-    summed: NDArray[np.float64] = total.sum(axis=1)
+    total = over_blocks(rows, columns, Needs((n, LANES), 0, pointers=n), work, vector)
+    summed: NDArray[np.float64] = total[: len(rows)].sum(axis=1)
     return summed
 
 
-@lru_cache(maxsize=256)
-def _kernel(target: Host, n: int, dtype: torch.dtype, figure: Figure) -> Kernel:
-    function = report_function("look", n, target.elements[dtype], tiling(target), figure)
-    return compiled(target, "look", function.text(), tuple(ARGUMENTS.values()))
+@lru_cache(maxsize=16)
+def _kernel(target: Host, dtype: torch.dtype, figure: Figure) -> Kernel:
+    function = report_function("look", target.elements[dtype], tiling(target), figure)
+    return compiled(target, "look", function.text(), tuple(REPORT_ARGUMENTS.values()))

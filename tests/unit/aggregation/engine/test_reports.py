@@ -8,7 +8,7 @@ from pliska.aggregation.engine.statistics import EXACT_COLUMNS, squared_lengths
 from pliska.aggregation.engine.threads import SPAN_COLUMNS
 
 
-@pytest.mark.parametrize("n", [1, 5, reports.ROWS_AT_ONCE + 3])
+@pytest.mark.parametrize("n", [1, 5, 19])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_lengths_and_distances_are_those_in_float64(
     target: Host, n: int, dtype: torch.dtype
