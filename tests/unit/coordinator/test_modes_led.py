@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from training.leadership import LIFE, PATIENCE_S, ArrivingBody, Lead
 
+from pliska.coordinator import intake
 from pliska.coordinator.commit import CommitRecord
 from pliska.coordinator.history import committed_history
 from pliska.coordinator.mode import Mode
@@ -245,3 +246,34 @@ async def test_round_below_what_the_filter_needs_waits_with_the_reason(
         assert now["phase"] == "waiting"
         assert (await push(lead, "w1", 1)).code is ReplyCode.BUSY
     assert LIFE in lead.leading.members.present().values()
+
+
+async def test_gradient_that_must_wait_is_taken_when_the_next_round_opens_and_sent_once(
+    lead_toy: LeadToy,
+) -> None:
+    lead = lead_in(lead_toy, Mode.HYBRID)
+    await lead.join(*WORKERS)
+    async with lead.running():
+        await run_round(lead, 1)
+        assert (await push(lead, "w4", 1)).code is ReplyCode.ACCEPTED
+        waiting = asyncio.create_task(push(lead, "w4", 2))  # its earlier one comes first
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        for worker in ("w1", "w2"):
+            await push(lead, worker, 2)
+        assert (await waiting).code is ReplyCode.ACCEPTED
+    assert lead.leading.tally.of_worker("w4") == {"ACCEPTED": 2}
+
+
+async def test_gradient_waits_at_the_door_no_longer_than_it_may(
+    lead_toy: LeadToy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "DOOR_S", 0.05)
+    lead = lead_in(lead_toy, Mode.HYBRID)
+    await lead.join(*WORKERS)
+    async with lead.running():
+        await run_round(lead, 1)
+        await push(lead, "w4", 1)
+        reply = await push(lead, "w4", 2)
+    assert reply.code is ReplyCode.BUSY
+    assert reply.retry_after_s is not None
