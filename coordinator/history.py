@@ -86,7 +86,7 @@ def committed_history(directory: JobDirectory, storage: str) -> tuple[Commit, ..
     commits: list[Commit] = []  # newest first
     version, digest = head.record.version, head.digest
     while digest != GENESIS:
-        commit = log.read(version, digest).commit
+        commit = log.head(version, digest).commit
         if commits:
             _require_chain(commit, commits[-1])
         commits.append(commit)
