@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test sim check bench format clean
 
 # pip takes torch's CPU build where one is offered beside the ordinary one
 # (see "Installing torch" in the README).
@@ -28,13 +28,19 @@ test: $(VENV)/test.stamp
 
 # Locks among faults, drawn from seeds: SEEDS=1-1000 for long, SEEDS=17 to play one plan again,
 # ARGS="-k embedded" for one store. Then promotions and rollbacks among kill -9, for CHAOS_S
-# seconds on each store, and their protocol explored in the larger models.
+# seconds on each store, and their protocol explored in the larger models. Then a job of a
+# hundred rounds on each store, its leader killed every four rounds.
 SEEDS ?= 1-200
 CHAOS_S ?= 180
 chaos: $(VENV)/test.stamp
 	PLISKA_CHAOS_SEEDS=$(SEEDS) PLISKA_REGISTRY_CHAOS_S=$(CHAOS_S) PLISKA_REGISTRY_MODEL=large \
 		$(BIN)/python -m pytest tests/chaos/test_chaos.py tests/registry_chaos \
 		tests/registry_model $(ARGS)
+	PLISKA_KILL_ROUNDS=100 $(BIN)/python -m pytest tests/integration/test_leader_kills.py $(ARGS)
+
+# Coordinators and workers in a simulated world: SEEDS=1-10000 for long, SEEDS=17 to play one again.
+sim: $(VENV)/test.stamp
+	PLISKA_SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest -q -n 2 tests/simulation/test_simulation.py $(ARGS)
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff check .
