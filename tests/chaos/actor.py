@@ -1,8 +1,10 @@
 """Uses locks as its plan says and writes down what it saw: as a process, or in threads."""
 
 import contextlib
+import faulthandler
 import math
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -220,6 +222,8 @@ def _record_sessions(backend: Backend, recorder: Recorder) -> None:
 
 def play(address: str, history: Path, the_plan: Plan, number: int, commands: Connection) -> None:
     """Play one actor's part in a process of its own, until the other end of `commands` closes."""
+    stacks = stacks_file(history, number).open("w", encoding="utf-8")
+    faulthandler.register(signal.SIGUSR1, stacks)
     recorder = Recorder(history, f"process {number} pid {os.getpid()}")
     actor = Actor(address, recorder, the_plan.shape.lease_s)
     threads = [
@@ -233,3 +237,9 @@ def play(address: str, history: Path, the_plan: Plan, number: int, commands: Con
         while commands.recv() == "be robbed":
             actor.be_robbed()
     actor.close()
+    stacks.close()
+
+
+def stacks_file(history: Path, number: int) -> Path:
+    """Where an actor that is sent SIGUSR1 writes what its threads do."""
+    return history.with_name(f"{history.name}-stacks-{number}")

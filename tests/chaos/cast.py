@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from chaos.actor import Actor, play
+from chaos.actor import Actor, play, stacks_file
 from chaos.history import Recorder, now_s
 from chaos.line import Line
 from chaos.schedule import Fault, FaultKind, Plan
@@ -26,8 +26,9 @@ from chaos.schedule import Fault, FaultKind, Plan
 from services.process import wait_until_stopped
 
 TESTS = Path(__file__).parents[1]
-END_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 60.0
 """Nothing may hang: whoever is told to end has to, even on a busy machine."""
+STACKS_S = 1.0
 IMPORTED = (
     "chaos.actor",
     "pliska.locks.backends.consul",
@@ -56,6 +57,7 @@ class Process:
     ) -> None:
         self._line = Line(address, the_plan, number)
         self._arguments = (self._line.address, history, the_plan, number)
+        self._history = history
         self._number = number
         self._administrator = administrator
         self._start()
@@ -91,6 +93,11 @@ class Process:
         self._commands.close()
         try:
             ended_with = self._wait(END_TIMEOUT_S)
+            if ended_with is None:
+                os.kill(self._pid, signal.SIGUSR1)
+                time.sleep(STACKS_S)
+                stacks = stacks_file(self._history, self._number).read_text(encoding="utf-8")
+                raise AssertionError(f"{self._name} does not end:\n{stacks}")
             assert ended_with == 0, f"{self._name} ended with {ended_with}"
         finally:
             self._kill()
