@@ -1,57 +1,48 @@
 """How long rules take, as multiples of one read of their input, beside torch and three libraries.
 
-    python benchmarks/aggregation.py [--d 1000000 10000000] [--n 8 16 32 64] [--rules ...]
-        [--rounds 5] [--seconds 60] [--json FILE]
+    make bench BENCH=aggregation ARGS="--d 1000000 --n 8 16 --json out.json"
 
 A read is `torch.sum` over the whole matrix. All candidates of a shape take
-turns, round by round, in one process; the median of the rounds is printed with
-their spread. Memory is what a call adds to the process at its peak, less the
-input, in MB. Peers (ByzFL, ByzPy, Flower) are run if they can be imported: see
-`conformance.py` for how. A peer that would take longer than --seconds for a
-shape is run once. NumPy's OpenBLAS is slowed down by some settings of
-OPENBLAS_CORETYPE: unset it for the peers' sake.
+turns, round by round, in one process. A sample in which other processes used
+more than 0.15 of a core is set aside if there are better ones; --patience waits
+for quiet before every sample. The median of the others is printed with their
+spread; the column "busy" says how much others used in the best sample, if that
+is more. On a machine that is never quiet, --processor-time compares what one
+thread computes. Memory is what a call adds to the process's own at its peak. Figures
+that have a goal are shown once more at the end and written as JSON, and every
+sample beside them.
+
+Peers (ByzFL, ByzPy, Flower) are run if they can be imported. They are no
+dependencies of Pliska and pin other versions of torch; put them into a folder
+of their own and name it with --peers:
+
+    pip install --no-deps --target /tmp/peers byzfl byzpy flwr torchvision seaborn ...
+
+A peer that would take longer than --seconds for a shape is run less often.
+NumPy's OpenBLAS is slowed down by some settings of OPENBLAS_CORETYPE, which
+`make bench` unsets for the peers' sake.
 """
 
 import argparse
 import json
-import resource
-import statistics
-import threading
-import time
+import sys
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import aggregation_candidates as candidates
 import torch
+from aggregation_goals import READ, REST, figures
+from aggregation_timing import Timing, peak_memory_mb, timed
+from report import show
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
 from pliska.aggregation.measured_buffer import MeasuredBuffer
 
-READ = "one read"
-POLL_S = 0.002
 CHUNK = 1 << 18
 """float32 values in a chunk of the wire."""
-
-
-@dataclass
-class Timing:
-    """What was measured of one candidate on one shape."""
-
-    rule: str
-    library: str
-    n: int
-    d: int
-    milliseconds: list[float] = field(default_factory=list)
-    extra_mb: float = 0.0
-    failure: str = ""
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.milliseconds) if self.milliseconds else float("nan")
 
 
 def main() -> None:
@@ -61,24 +52,35 @@ def main() -> None:
     parser.add_argument("--rules", nargs="+", default=list(candidates.RULES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=60.0, help="for one rule of one shape")
+    parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for quiet")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="of one thread, not the time that passes"
+    )
+    parser.add_argument("--peers", type=Path, help="folder that peers are installed in")
     parser.add_argument("--no-peers", action="store_true")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/aggregation.json"))
     options = parser.parse_args()
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    if options.processor_time:
+        torch.set_num_threads(1)
+    if options.peers is not None:
+        sys.path.append(str(options.peers))
     warnings.simplefilter("ignore")
     console = Console(width=120)
     console.print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
-    rate = candidates.sgemm_rate()
+    rate = candidates.sgemm_rate(options.processor_time)
     found: list[Timing] = []
     for d in options.d:
         for n in options.n:
             rows = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
             measured = measure(rows, options)
-            rate = max(rate, candidates.sgemm_rate())
+            rate = max(rate, candidates.sgemm_rate(options.processor_time))
             console.print(f"sgemm {rate / 1e9:.0f} Gflop/s, the best seen in this run")
             console.print(report(measured, 1e3 * n * (n + 1) * d / rate))
             found += measured
-            if options.json:
-                options.json.write_text(json.dumps([asdict(each) for each in found], indent=1))
+            every = options.json.with_suffix(".samples.json")
+            every.write_text(json.dumps([asdict(each) for each in found], indent=1))
+    show("goals", figures(found, rate), options.json)
 
 
 def measure(rows: Tensor, options: argparse.Namespace) -> list[Timing]:
@@ -86,39 +88,40 @@ def measure(rows: Tensor, options: argparse.Namespace) -> list[Timing]:
     found = []
     for rule in options.rules:
         calls = {READ: rows.sum, **candidates.of(rule, rows, not options.no_peers)}
-        found += take_turns(rule, rows, calls, options.rounds, options.seconds)
+        found += take_turns(rule, rows, calls, options)
         if rule == "multi-krum":
-            found.append(after_the_last_chunk(rows, options.rounds))
+            found.append(after_the_last_chunk(rows, options))
     return found
 
 
 def take_turns(
-    rule: str, rows: Tensor, calls: candidates.Calls, rounds: int, seconds: float
+    rule: str, rows: Tensor, calls: candidates.Calls, options: argparse.Namespace
 ) -> list[Timing]:
     """Time every candidate of one rule in turn, the slow ones less often."""
     n, d = rows.shape
-    timings = {name: Timing(rule, name, n, d) for name in calls}
+    timings = {name: Timing(rule, name, n, d, options.processor_time) for name in calls}
     for name, call in calls.items():
         try:
             timings[name].extra_mb = peak_memory_mb(call)
         except Exception as error:  # noqa: BLE001 - a peer may fail in any way; it is reported
             timings[name].failure = f"{type(error).__name__}: {error}"
-    share_ms = 1e3 * seconds / len(calls)
-    for _ in range(rounds):
+    share_ms = 1e3 * options.seconds / len(calls)
+    for _ in range(options.rounds):
         for name, call in calls.items():
             timing = timings[name]
-            if not timing.failure and sum(timing.milliseconds) < share_ms:
-                timing.milliseconds.append(one_call_ms(call))
+            spent = sum(each.milliseconds for each in timing.samples)
+            if not timing.failure and spent < share_ms:
+                timing.samples.append(timed(call, options.patience))
     return list(timings.values())
 
 
-def after_the_last_chunk(rows: Tensor, rounds: int) -> Timing:
+def after_the_last_chunk(rows: Tensor, options: argparse.Namespace) -> Timing:
     """Time Multi-Krum from the arrival of the last chunk of the last row."""
     n, d = rows.shape
-    timing = Timing("multi-krum", "pliska, rest after the last chunk", n, d)
+    timing = Timing("multi-krum", REST, n, d, options.processor_time)
     rule = candidates.pliska("multi-krum", candidates.faults("multi-krum", n))
     buffer = MeasuredBuffer(n, d)
-    for _ in range(rounds):
+    for _ in range(options.rounds):
         places = [buffer.claim(f"w{i}") for i in range(n)]
         for row, place in zip(rows, places, strict=True):
             buffer.row(place).copy_(row)
@@ -129,47 +132,17 @@ def after_the_last_chunk(rows: Tensor, rounds: int) -> Timing:
             buffer.arrived(last, d)
             rule(buffer)
 
-        timing.milliseconds.append(one_call_ms(finish))
+        timing.samples.append(timed(finish, options.patience, seconds_min=0.0))
         for place in places:
             buffer.release(place)
     return timing
 
 
-def one_call_ms(call: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    call()
-    return 1e3 * (time.perf_counter() - started)
-
-
-def peak_memory_mb(call: Callable[[], object]) -> float:
-    """Return by how much the process grows while it makes this call for the first time."""
-    before = peak = resident_mb()
-    is_over = threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not is_over.wait(POLL_S):
-            peak = max(peak, resident_mb())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        call()
-    finally:
-        is_over.set()
-        watcher.join()
-    return max(peak, resident_mb()) - before
-
-
-def resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
-
-
 def report(found: list[Timing], flops_ms: float) -> Table:
     """Show times as multiples of the read, and of the larger of read and flops."""
     title = f"n={found[0].n} d={found[0].d:,}; n(n+1)d flops at sgemm's rate take {flops_ms:.1f} ms"
-    table = Table("rule", "library", "ms", "spread", "reads", "limits", "extra MB", title=title)
+    columns = ("rule", "library", "ms", "spread", "reads", "limits", "extra MB", "busy")
+    table = Table(*columns, title=title)
     reads = {each.rule: each.median for each in found if each.library == READ}
     for each in found:
         if each.failure:
@@ -181,11 +154,11 @@ def report(found: list[Timing], flops_ms: float) -> Table:
             each.rule,
             each.library,
             f"{each.median:.1f}",
-            f"{min(each.milliseconds):.1f}-{max(each.milliseconds):.1f}",
+            f"{min(each.counted):.1f}-{max(each.counted):.1f}",
             f"{each.median / read:.2f}",
             f"{each.median / limit:.2f}",
             f"{each.extra_mb:.0f}",
-            end_section=each is found[-1],
+            "" if each.is_clean else f"{min(sample.others for sample in each.samples):.1f}",
         )
     return table
 

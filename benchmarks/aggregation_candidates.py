@@ -1,13 +1,16 @@
 """What `aggregation.py` compares: our rules, plain torch, and three libraries' own functions."""
 
 import importlib.util
+import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from aggregation_goals import OURS, RANK_RULES, SORT, UNCOMPILED
 from torch import Tensor
 
-from pliska.aggregation import Rule, rule_named
+from pliska.aggregation import Rule, order_statistics, rule_named
 
 Calls = dict[str, Callable[[], Any]]
 
@@ -20,23 +23,29 @@ RULES = (
     "geometric-median",
     "centered-clipping",
     "nnm, then trimmed-mean",
+    "meamed",
+    "multi-bulyan",
 )
 
-DISTANCE_RULES = RULES[3:]
+DISTANCE_RULES = RULES[3:8]
 """Their limit is the larger of one read and the flops of the products."""
 
 
 def faults(rule: str, n: int) -> int:
-    """Return the f that is compared: a quarter of n, or what Krum's bound allows."""
-    return 0 if rule == "mean" else min(n // 4, (n - 3) // 2)
+    """Return the f that is compared: a quarter of n, or what the rule's bound allows."""
+    if rule == "mean":
+        return 0
+    return (n - 3) // 4 if rule == "multi-bulyan" else min(n // 4, (n - 3) // 2)
 
 
 def of(rule: str, rows: Tensor, peers: bool) -> Calls:
     """Return every candidate of a rule, by name."""
     n, f = len(rows), faults(rule, len(rows))
     ours = pliska(rule, f)
-    calls: Calls = {"pliska": lambda: ours(rows)}
-    calls |= {f"torch {name}": call for name, call in plain_torch(rule, rows, n, f).items()}
+    calls: Calls = {OURS: lambda: ours(rows)}
+    if rule in RANK_RULES:
+        calls[UNCOMPILED] = lambda: uncompiled(ours, rows)
+    calls |= plain_torch(rule, rows, n, f)
     if peers:
         for library, load in (("byzfl", byzfl), ("byzpy", byzpy), ("flwr", flower)):
             if importlib.util.find_spec(library) is not None:
@@ -49,6 +58,12 @@ def pliska(rule: str, f: int) -> Rule:
     if rule == "nnm, then trimmed-mean":
         return rule_named("trimmed-mean", f=f, pre=["nnm"])
     return rule_named(rule, f=f)
+
+
+def uncompiled(rule: Rule, rows: Tensor) -> Any:
+    """Call a rule as where llvmlite is not installed."""
+    with patch.object(order_statistics, "host_for", lambda _: None):
+        return rule(rows)
 
 
 def plain_torch(rule: str, rows: Tensor, n: int, f: int) -> Calls:
@@ -66,16 +81,20 @@ def plain_torch(rule: str, rows: Tensor, n: int, f: int) -> Calls:
         return rows.sort(dim=0).values[f : n - f].mean(dim=0)
 
     if rule == "mean":
-        return {"mean": lambda: rows.mean(dim=0)}
+        return {"torch mean": lambda: rows.mean(dim=0)}
     if rule == "coordinate-median":
-        return {"median": lambda: rows.median(dim=0).values}
+        middle = slice((n - 1) // 2, n // 2 + 1)
+        return {
+            "torch median": lambda: rows.median(dim=0).values,
+            SORT: lambda: rows.sort(dim=0).values[middle].mean(dim=0),
+        }
     if rule == "trimmed-mean":
-        return {"sort": trimmed}
+        return {SORT: trimmed}
     if rule == "krum":
-        return {"X @ X.T": lambda: rows[scores().argsort()[:1]].mean(dim=0)}
+        return {"torch X @ X.T": lambda: rows[scores().argsort()[:1]].mean(dim=0)}
     if rule == "multi-krum":
         chosen = n - f - 2
-        return {"X @ X.T": lambda: rows[scores().argsort()[:chosen]].mean(dim=0)}
+        return {"torch X @ X.T": lambda: rows[scores().argsort()[:chosen]].mean(dim=0)}
     return {}
 
 
@@ -87,6 +106,7 @@ def byzfl(rule: str, rows: Tensor, f: int) -> Calls:
         "mean": peer.Average,
         "coordinate-median": peer.Median,
         "trimmed-mean": lambda: peer.TrMean(f=f),
+        "meamed": lambda: peer.Meamed(f=f),
         "krum": lambda: peer.Krum(f=f),
         "multi-krum": lambda: peer.MultiKrum(f=f),
         "geometric-median": lambda: peer.GeometricMedian(T=8),
@@ -94,6 +114,8 @@ def byzfl(rule: str, rows: Tensor, f: int) -> Calls:
     }
     if rule == "nnm, then trimmed-mean":
         return {" torch": lambda: peer.TrMean(f=f)(peer.NNM(f=f)(rows))}
+    if rule not in rules:
+        return {}
     array = rows.numpy()
     return {
         " torch": lambda: rules[rule]()(rows),
@@ -144,14 +166,13 @@ def flower(rule: str, rows: Tensor, f: int) -> Calls:
     return {"": calls[rule]} if rule in calls else {}
 
 
-def sgemm_rate() -> float:
+def sgemm_rate(by_processor: bool) -> float:
     """Return flops per second of torch's float32 matrix product, once warm."""
-    import time
-
+    clock = time.process_time if by_processor else time.perf_counter
     square = torch.randn(2048, 2048)
     best = 0.0
     for _ in range(4):
-        started = time.perf_counter()
+        started = clock()
         square @ square
-        best = max(best, 2 * 2048**3 / (time.perf_counter() - started))
+        best = max(best, 2 * 2048**3 / (clock() - started))
     return best
