@@ -10,48 +10,45 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 from pliska.aggregation import GradientBuffer, rule_named
 from pliska.coordinator.archive import Archive
-from pliska.coordinator.audit_keys import KeyBook
 from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.challenges import Challenges
 from pliska.coordinator.checkpoint import Checkpoint
 from pliska.coordinator.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.combiner import Combiner
-from pliska.coordinator.commit import Commit
 from pliska.coordinator.committer import Committer
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.driver import RoundDriver
 from pliska.coordinator.errors import CoordinatorError, DamagedStateError, ModelStateError
 from pliska.coordinator.evaluator import Evaluator
-from pliska.coordinator.evidence import charge, conviction_of
-from pliska.coordinator.evidence_store import EvidenceStore
 from pliska.coordinator.horizon import raise_horizon
+from pliska.coordinator.inheritance import (
+    first_state,
+    inherit_convictions,
+    inherit_model,
+    inherit_standings,
+)
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
 from pliska.coordinator.kept_job import KeptJob
 from pliska.coordinator.ledger import Copies, Ledger, NoCopies, due
 from pliska.coordinator.members import Member, Members
-from pliska.coordinator.mode import ModeSetting
 from pliska.coordinator.mode_control import ModeControl
-from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published, Publisher
 from pliska.coordinator.recent_rounds import read_recent_rounds
-from pliska.coordinator.recovery import Sources, Warm, recover
+from pliska.coordinator.recovery import Sources, Warm
 from pliska.coordinator.retention import horizon_of
-from pliska.coordinator.round_state import ModeRequested, Phase, RoundOptions, RoundState
-from pliska.coordinator.standing import Conviction, Standing, StandingState
+from pliska.coordinator.round_state import ModeRequested, Phase, RoundOptions
 from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.tally import Tally
-from pliska.coordinator.update_log import UpdateLog
 from pliska.coordinator.wire import Signer
-from pliska.coordinator.wire.encoding import encode
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.thread import in_thread
 from pliska.locks import Leadership, LockError
@@ -128,7 +125,10 @@ class Leading:
         )
         KeptJob(means.storage, job.name).write(job)
         self._copies: Copies = copies or NoCopies()
-        model, head, committer = _recover(means, leadership, sources, warm)
+        record = means.directory.commit()
+        model, head = inherit_model(job, record, means.directory, means.storage, sources, warm)
+        log.info("job=%s epoch=%d version=%d", job.name, self.epoch, model.step)
+        committer = Committer(means.directory, leadership, record)
         self._head = head
         self._ledger = Ledger(
             self._archive.log,
@@ -147,19 +147,19 @@ class Leading:
             model=model,
             head=head,
             recent=recent,
-            standings=_standings(head, means),
+            standings=inherit_standings(head, self._archive.log),
             ledger=self._ledger,
             storage=means.storage,
             checkpoints=self._checkpoints,
             signer=means.signer,
             wall_time=time.time,
         )
-        state = _first_state(job, head, means.directory.mode(job), means.now())
+        state = first_state(job, head, means.directory.mode(job), means.now())
         self._was_finished = state.phase is Phase.FINISHED
         self.publisher = Publisher(self._stepper.publish(self._was_finished))
         buffer = GradientBuffer(self.members.members_max, model.dimension)
         self._trail = AuditTrail(job, means.storage, means.signer, self._stepper.convict)
-        for conviction, evidence in _convictions(head, means):
+        for conviction, evidence in inherit_convictions(head, means.directory, means.storage):
             self._stepper.convict(conviction, evidence)
         self._driver = RoundDriver(
             state=state,
@@ -344,64 +344,3 @@ class Leading:
                 while self._was_finished or self.members.present():
                     self._somebody_left.clear()
                     await self._somebody_left.wait()
-
-
-def _recover(
-    means: Means, leadership: Leadership, sources: Sources | None, warm: Warm | None
-) -> tuple[TrainingModel, Commit | None, Committer]:
-    """Rebuild the committed state that stands in the store now."""
-    record = means.directory.commit()
-    job = means.job
-    head = None
-    if record is not None:
-        head = Commit.verified(record.value, job.name, means.directory.signer_key)
-    recovered = recover(job, head, means.storage, sources, warm)
-    for reason in recovered.skipped:
-        log.warning("job=%s skipped=%s", job.name, reason)
-    log.info(
-        "job=%s epoch=%d version=%d start=%d",
-        job.name,
-        leadership.epoch,
-        recovered.version,
-        recovered.start,
-    )
-    return recovered.model, head, Committer(means.directory, leadership, record)
-
-
-def _standings(head: Commit | None, means: Means) -> Mapping[str, Standing]:
-    """Read how the workers stand after the last round, so that a new leader goes on from there."""
-    if head is None:
-        return {}
-    log_head = UpdateLog(means.storage, means.job.name).head(head.record.version, head.digest)
-    return log_head.annex.by_worker()
-
-
-def _convictions(head: Commit | None, means: Means) -> Iterator[tuple[Conviction, bytes]]:
-    """Read evidence that the last leader made durable and no record has taken in."""
-    known = {each.evidence for each in head.record.convictions} if head else set()
-    store = EvidenceStore(means.storage, means.job.name)
-    keys = KeyBook.of_enrolled(means.directory.keyring.list())
-    for name in store.names_since(head.record.round if head else 0):
-        try:
-            kept = store.read(name)
-            charged = charge(kept.evidence, keys)
-        except DamagedStateError as error:
-            log.warning("job=%s reason=%s", means.job.name, f"evidence is left aside: {error}")
-        else:
-            if kept.digest not in known and charged.is_against_worker:
-                yield conviction_of(kept.evidence, charged), encode(kept.evidence)
-
-
-def _first_state(job: Job, head: Commit | None, setting: ModeSetting, now: float) -> RoundState:
-    """Begin a fresh job with all its workers, one taken over with those of its last round."""
-    begun = RoundState(1, job.rounds.workers, since=now, setting=setting, requested=setting)
-    if head is None:
-        return begun
-    record = head.record
-    if record.round >= job.rounds.count:
-        reason = f"finished after {record.round} rounds"
-        finished = replace(begun, round=record.round, expected=0, phase=Phase.FINISHED)
-        return replace(finished, reason=reason)
-    confined = {each.worker for each in record.changes if each.after is StandingState.QUARANTINE}
-    expected = sum(each.worker not in confined for each in record.contributions)
-    return replace(begun, round=record.round + 1, expected=expected)

@@ -148,6 +148,8 @@ class _Recovery:
                 self._require_chain(None, following[-1].commit)
             model = self._start(place, must_copy)
             if model is not None and self._replay(model, place, following):
+                if self._sources is not None:
+                    self._head_of(place_of(self._head))  # who leads goes on from its annex
                 return Recovered(model, self._head, place.version, tuple(self._skipped))
             if place == ORIGIN:
                 raise self._failed("replaying the whole log fails")

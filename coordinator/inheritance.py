@@ -1,0 +1,99 @@
+"""What a new leader takes over from the one before: model, standings, evidence, the next round.
+
+All of it from the commit record in the store and what is stored, so that it is
+the same whoever leads. Blocks; called by `leading` when a leadership begins.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from pliska.coordinator.audit_keys import KeyBook
+from pliska.coordinator.commit import Commit
+from pliska.coordinator.directory import JobDirectory
+from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.evidence import charge, conviction_of
+from pliska.coordinator.evidence_store import EvidenceStore
+from pliska.coordinator.mode import ModeSetting
+from pliska.coordinator.model import TrainingModel
+from pliska.coordinator.recovery import Sources, Warm, recover
+from pliska.coordinator.round_state import Phase, RoundState
+from pliska.coordinator.standing import Conviction, Standing, StandingState
+from pliska.coordinator.storage import Storage
+from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.wire.encoding import encode
+from pliska.coordinator.wire.job import Job
+from pliska.locks import Record
+
+log = logging.getLogger(__name__)
+
+
+def inherit_model(
+    job: Job,
+    record: Record | None,
+    directory: JobDirectory,
+    storage: Storage,
+    sources: Sources | None,
+    warm: Warm | None,
+) -> tuple[TrainingModel, Commit | None]:
+    """Rebuild the committed state that a record in the store names.
+
+    Args:
+        job: The job.
+        record: As it was read after the leadership began.
+        directory: Knows who may sign records.
+        storage: Of this coordinator.
+        sources: The other coordinators.
+        warm: The model of a standby.
+
+    Raises:
+        RecoveryError, DamagedStateError: It cannot be rebuilt: do not lead.
+        StoreError: The store does not answer.
+    """
+    head = None
+    if record is not None:
+        head = Commit.verified(record.value, job.name, directory.signer_key)
+    recovered = recover(job, head, storage, sources, warm)
+    for reason in recovered.skipped:
+        log.warning("job=%s skipped=%s", job.name, reason)
+    return recovered.model, head
+
+
+def inherit_standings(head: Commit | None, update_log: UpdateLog) -> Mapping[str, Standing]:
+    """Read how the workers stand after the last round, so that a new leader goes on from there."""
+    if head is None:
+        return {}
+    return update_log.head(head.record.version, head.digest).annex.by_worker()
+
+
+def inherit_convictions(
+    head: Commit | None, directory: JobDirectory, storage: Storage
+) -> Iterator[tuple[Conviction, bytes]]:
+    """Read evidence that the last leader made durable and no record has taken in."""
+    known = {each.evidence for each in head.record.convictions} if head else set()
+    store = EvidenceStore(storage, directory.job)
+    keys = KeyBook.of_enrolled(directory.keyring.list())
+    for name in store.names_since(head.record.round if head else 0):
+        try:
+            kept = store.read(name)
+            charged = charge(kept.evidence, keys)
+        except DamagedStateError as error:
+            log.warning("job=%s reason=%s", directory.job, f"evidence is left aside: {error}")
+        else:
+            if kept.digest not in known and charged.is_against_worker:
+                yield conviction_of(kept.evidence, charged), encode(kept.evidence)
+
+
+def first_state(job: Job, head: Commit | None, setting: ModeSetting, now: float) -> RoundState:
+    """Begin a fresh job with all its workers, one taken over with those of its last round."""
+    begun = RoundState(1, job.rounds.workers, since=now, setting=setting, requested=setting)
+    if head is None:
+        return begun
+    record = head.record
+    if record.round >= job.rounds.count:
+        reason = f"finished after {record.round} rounds"
+        finished = replace(begun, round=record.round, expected=0, phase=Phase.FINISHED)
+        return replace(finished, reason=reason)
+    confined = {each.worker for each in record.changes if each.after is StandingState.QUARANTINE}
+    expected = sum(each.worker not in confined for each in record.contributions)
+    return replace(begun, round=record.round + 1, expected=expected)
