@@ -104,12 +104,16 @@ class _Watch:
 
     Attributes:
         coverage: What the server announces.
+        is_all_asked_for: Whether a watch of all was sent. From then on none of
+            the record alone may be: to servers before 3.9 a connection has one
+            kind of watch for a path, and the last one takes the place of the other.
         unchanged_since: The path has not changed after this revision, or None
             when that is not known.
     """
 
     sleepers: list[_Sleeper] = field(default_factory=list)
     coverage: _Coverage = _Coverage.NOTHING
+    is_all_asked_for: bool = False
     unchanged_since: int | None = None
     used_s: float = 0.0
 
@@ -238,7 +242,7 @@ class ZookeeperWatcher:
             watch.used_s = now_s
             if not watch.sleepers:
                 del self._watches[path]
-                if watch.coverage is not _Coverage.NOTHING:
+                if watch.is_all_asked_for or watch.coverage is not _Coverage.NOTHING:
                     # Within the lock: whoever sets it again is behind this in the queue.
                     link.submit(Answer(RemoveWatch(path)))
 
@@ -257,7 +261,14 @@ class ZookeeperWatcher:
         until_s: float,
     ) -> bool:
         """As `_has_changed`, of a record that was there at `after`: one request if a session's."""
-        reply: Reply = link.ask(One(GetData(path, True)), until_s)
+        look = Answer(One(GetData(path, True)))
+        with self._lock:
+            may_look = not watch.is_all_asked_for
+            if may_look:
+                link.submit(look)  # within the lock: before any watch of all
+        if not may_look:
+            return self._has_changed(link, path, watch, sleeper, after, until_s)
+        reply: Reply = link.wait(look, until_s)
         node = node_read(link, reply.results[0])
         if node is None and reply.zxid >= after:
             return True
@@ -281,6 +292,8 @@ class ZookeeperWatcher:
     ) -> bool:
         """Set the watch if it is not, and look whether the change has happened already."""
         if watch.coverage is not _Coverage.ALL:
+            with self._lock:
+                watch.is_all_asked_for = True
             zxid = link.ask(AddWatch(path), until_s)
             with self._lock:
                 if sleeper.is_woken:  # by a change, or by the loss of the connection

@@ -59,7 +59,9 @@ def test_anothers_change_is_told_by_the_key_or_by_its_directory(
     record = writer.create("d/a", b"")
     assert "d/a" in (told(feed, "d/a")["d/a"] or {"d/a"})
     writer.create("e/x", b"")
-    assert "e/x" in (told(feed, "e")["e"] or {"e/x"})
+    keys = told(feed, "e")["e"]
+    while keys is not None and "e/x" not in keys:  # a store may tell of a new directory first
+        keys = told(feed, "e")["e"]
     for change in (
         lambda: writer.update("d/a", b"2", record.modified),
         lambda: writer.delete("d/a"),

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kazoo.client import KazooClient
@@ -244,6 +245,30 @@ def test_a_queue_read_from_a_server_that_is_behind_is_read_again(
     listing = backend.wait_and_list("d/a", record.created, "d", 1.0)
     assert listing is not None
     assert listing.records == (record,)
+    session.close(5)
+
+
+@pytest.mark.parametrize("path", ["d", "d/mine"])
+def test_a_look_at_what_is_watched_already_leaves_the_watch_in_place(
+    backend: Backend, connect_to: Callable[[str], Backend], path: str
+) -> None:
+    """To this server a connection has one kind of watch for a path."""
+    writer = connect_to(backend.address)
+    session = writer.open_session(30)
+    writer.create("d/mine", b"", session)
+    first = backend.list("d").revision
+    assert not backend.wait_for_change(path, first, 0.0)  # watches all of it from now on
+    writer.transact([], [Update("d/mine", b"0")])
+    assert backend.wait_and_list(path, first, "d", 20) is not None  # looks: it has happened
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(3):
+            before = backend.list("d")
+            waiting = pool.submit(backend.wait_and_list, path, before.revision, "d", 20)
+            time.sleep(0.05)  # until it sleeps
+            started_s = time.monotonic()
+            writer.transact([], [Update("d/mine", b"%d" % (number + 1))])
+            assert waiting.result(20) is not None
+            assert time.monotonic() - started_s < 10
     session.close(5)
 
 
