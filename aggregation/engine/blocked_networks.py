@@ -24,7 +24,7 @@ Array = NDArray[np.floating]
 BLOCK_VALUES = 1 << 17
 """Values of a block: 512 KiB of float32, and what is made of it stays in a core's own cache."""
 
-BLOCK_COLUMNS_MIN, BLOCK_COLUMNS_MAX = 1 << 11, 1 << 13
+BLOCK_COLUMNS_MIN, BLOCK_COLUMNS_MAX = 1 << 12, 1 << 13
 """Shorter rows would be dominated by the interpreter; for longer ones BLAS starts threads."""
 
 BLOCKS_OF_A_SPAN = 16
@@ -100,7 +100,9 @@ class _Memory:
         self._values = np.empty((n, width), dtype)
         self._wires = np.empty((n, width), dtype)
         self._spare = np.empty((n // 2, width), dtype)
-        self._gaps = np.empty((n, width), wide)
+        is_wider = np.dtype(wide) != self._wires.dtype
+        self._gaps = np.empty((n, width), wide) if is_wider else self._wires  # not needed any more
+        self._total, self._ends = np.empty(width), np.empty((2, width), dtype)
         self._inside, self._below = np.empty((2, n, width), np.bool_)
 
     def copied(self, rows: Sequence[Tensor], start: int, stop: int) -> Array:
@@ -114,14 +116,18 @@ class _Memory:
         """Write the means of values [n, width] to `result`; return the sums, float64 [3, n]."""
         n, width = values.shape
         kept = self._sorted(values)[self._kept]
-        total = np.add.reduce(kept, axis=0, dtype=np.float64)
-        np.divide(total, len(kept), out=result, casting="same_kind")
+        total = self._total[:width]
+        np.add.reduce(kept, axis=0, dtype=np.float64, out=total)
+        np.divide(total, len(kept), out=total)
+        np.copyto(result, total, casting="same_kind")
         sums = np.full((3, n), float(width))
+        if not self._selection.is_whole:
+            low, high = self._ends[:, :width]
+            np.minimum.reduce(kept, axis=0, out=low)
+            np.maximum.reduce(kept, axis=0, out=high)
+            sums[2] = self._counts(values, low, high)
         with np.errstate(over="ignore", invalid="ignore"):
             sums[0], sums[1] = self._squares(values, result)
-        if not self._selection.is_whole:
-            ends = np.minimum.reduce(kept, axis=0), np.maximum.reduce(kept, axis=0)
-            sums[2] = self._counts(values, *ends)
         return sums
 
     def _sorted(self, values: Array) -> Array:
