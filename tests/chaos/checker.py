@@ -7,14 +7,12 @@ Everything here follows from such intervals, so a violation found is one.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from math import inf
 
 from chaos.actor import BARRIER_PARTIES
-from chaos.handles import BREAK_NOTICE_S, Handle, granted_by_name, handles_of
+from chaos.handles import BREAK_NOTICE_S, SLACK_S, Handle, granted_by_name, handles_of
 from chaos.history import Event
-
-SLACK_S = 2.0
-"""What a busy machine may add to a bound that the rules give in real time."""
 
 EXCLUSIVE = frozenset({"mutex", "write", "leader"})
 
@@ -179,7 +177,7 @@ def _nobody_waits_for_a_free_lock(handles: list[Handle], events: list[Event]) ->
 def _waits_in_vain(
     handles: list[Handle], events: list[Event]
 ) -> Iterator[tuple[Handle, float, float]]:
-    """Waits that ran out of time, and of each the end in which nothing disturbed anybody."""
+    """Waits of the living that ran out of time, and of each the end when nobody was disturbed."""
     bounds_s = [3 * e["lease_s"] + SLACK_S for e in events if e["kind"] == "session"]
     bound_s = max(bounds_s, default=SLACK_S)
     stops = [event for event in events if event["kind"] in ("paused", "cut off", "outage")]
@@ -189,8 +187,18 @@ def _waits_in_vain(
         ended_s = handle.refused["at_s"]
         since_s = ended_s - bound_s
         was_disturbed = any(e["from_s"] < ended_s and e["to_s"] > since_s for e in stops)
-        if handle.asked_s < since_s and not was_disturbed:
+        has_lived = _has_lived(handle.session, events, since_s, ended_s)
+        if handle.asked_s < since_s and has_lived and not was_disturbed:
             yield handle, since_s, ended_s
+
+
+def _has_lived(session: str, events: list[Event], from_s: float, to_s: float) -> bool:
+    """Whether a session was renewed in time throughout an interval, however busy the machine."""
+    own = [event for event in events if event.get("session") == session and "sent_s" in event]
+    lease_s = max((event["lease_s"] for event in own if "lease_s" in event), default=0.0)
+    sent_s = [event["sent_s"] for event in own if from_s - lease_s <= event["sent_s"] <= to_s]
+    moments_s = [from_s, *sorted(sent_s), to_s]
+    return all(later - earlier <= lease_s for earlier, later in pairwise(moments_s))
 
 
 def _observers_see_epochs_in_order(events: list[Event]) -> Iterator[str]:

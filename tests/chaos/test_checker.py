@@ -48,6 +48,14 @@ def in_vain(id_: str, asked_s: float, ended_s: float, recipe: str, name: str) ->
     ]
 
 
+def renewals(from_s: int, to_s: int) -> list[Event]:
+    """A session that lives."""
+    return [
+        event("renewal", second / 2, session="s", sent_s=second / 2)
+        for second in range(2 * from_s, 2 * to_s)
+    ]
+
+
 def lost(id_: str, at_s: float) -> Event:
     return event("lost", at_s, handle=id_)
 
@@ -75,10 +83,12 @@ GOOD: list[list[Event]] = [
         event("write", 2, register="r", token=2, revision=2),
     ],
     [session(), *at_barrier("a", 1, 2, 3), *at_barrier("b", 1.5, 2.1, 3)],
-    [session(1.0), *in_vain("a", 1, 20, "barrier", "barriers/b")],
+    [session(1.0), *renewals(0, 20), *in_vain("a", 1, 20, "barrier", "barriers/b")],
+    # Whoever waits without a living session, waits for nothing.
+    [session(1.0), *renewals(0, 18), *in_vain("a", 1, 20, "mutex", "locks/m")],
     [
         session(1.0),
-        event("renewal", 18.5, session="s", sent_s=18.5),
+        *renewals(0, 20),
         *at_barrier("a", 1, 2, 19),
         *at_barrier("b", 1, 2.1, 19),
         *in_vain("c", 3, 20, "barrier", "barriers/b"),
@@ -143,11 +153,11 @@ BAD: dict[str, list[Event]] = {
         event("downgraded", 3, handle="a", from_s=2.5),
         *handle("b", 2, 1, 3, 5, "write"),
     ],
-    "S2: locks/m: mutex a held 2..6": [
+    "S2: locks/m: mutex a held 2..8": [
         session(),
-        *handle("a", 1, 1, 2, 6),
+        *handle("a", 1, 1, 2, 8),
         broken(1, 4),
-        *handle("b", 2, 1, 4.1, 7),
+        *handle("b", 2, 1, 4.1, 9),
         lost("a", 5),
     ],
     "S2: a was gone at 3 and held again at 4": [
@@ -174,6 +184,7 @@ BAD: dict[str, list[Event]] = {
     ],
     "S4: b waited in vain": [
         session(1.0),
+        *renewals(0, 20),
         *handle("a", 1, 0, 0.1, 0.5),
         *in_vain("b", 1, 20, "mutex", "locks/m"),
     ],
@@ -191,6 +202,7 @@ BAD: dict[str, list[Event]] = {
     ],
     "S4: b waited in vain with 2 at barriers/b": [
         session(1.0),
+        *renewals(0, 21),
         *in_vain("a", 1, 20.5, "barrier", "barriers/b"),
         *in_vain("b", 1, 20, "barrier", "barriers/b"),
     ],
