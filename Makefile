@@ -40,7 +40,7 @@ chaos: $(VENV)/test.stamp
 
 # Coordinators and workers in a simulated world: SEEDS=1-10000 for long, SEEDS=17 to play one again.
 sim: $(VENV)/test.stamp
-	PLISKA_SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest -q -n 2 tests/simulation/test_simulation.py $(ARGS)
+	PYTHONHASHSEED=0 PLISKA_SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest -q -n 2 tests/simulation/test_simulation.py $(ARGS)
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff check .

@@ -23,18 +23,16 @@ class Disk:
         self.objects: dict[str, bytes] = {}
 
 
-class SimulatedStorage:
-    """A process's hold on a disk; see `storage.Storage`."""
+class DiskStorage:
+    """A disk as whoever has it in hand sees it; see `storage.Storage`."""
 
-    def __init__(self, disk: Disk, process: Process, may_kill: MayKill) -> None:
+    def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._process = process
-        self._may_kill = may_kill
 
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> None:
         """Store the joined chunks."""
         content = b"".join(bytes(chunk) for chunk in chunks)
-        self._change(name, lambda: self._disk.objects.__setitem__(name, content))
+        self._change(f"writing {name}", lambda: self._disk.objects.__setitem__(name, content))
 
     def read(self, name: str, bytes_max: int) -> bytes:
         """Return the whole object."""
@@ -52,34 +50,50 @@ class SimulatedStorage:
 
     def size(self, name: str) -> int | None:
         """Return the length of the object."""
-        self._require_life()
+        self._require_access()
         content = self._disk.objects.get(name)
         return None if content is None else len(content)
 
     def names(self, prefix: str) -> list[str]:
         """Return the names that begin with `prefix`, sorted."""
-        self._require_life()
+        self._require_access()
         return sorted(name for name in self._disk.objects if name.startswith(prefix))
 
     def delete(self, name: str) -> bool:
         """Remove the object."""
         was_there = self.size(name) is not None
-        self._change(name, lambda: self._disk.objects.pop(name, None))
+        self._change(f"deleting {name}", lambda: self._disk.objects.pop(name, None))
         return was_there
 
     def _content(self, name: str) -> bytes:
-        self._require_life()
+        self._require_access()
         try:
             return self._disk.objects[name]
         except KeyError as error:
             raise MissingObjectError(f"there is no {name}") from error
 
-    def _change(self, name: str, change: Callable[[], object]) -> None:
-        self._require_life()
-        self._may_kill(self._process, f"before writing {name}")
+    def _change(self, _what: str, change: Callable[[], object]) -> None:
+        self._require_access()
         change()
-        self._may_kill(self._process, f"after writing {name}")
 
-    def _require_life(self) -> None:
+    def _require_access(self) -> None:
+        """Raise where nothing can be read or written."""
+
+
+class SimulatedStorage(DiskStorage):
+    """A process's hold on a disk: it ends with the process, which may die at each write."""
+
+    def __init__(self, disk: Disk, process: Process, may_kill: MayKill) -> None:
+        super().__init__(disk)
+        self._process = process
+        self._may_kill = may_kill
+
+    def _change(self, what: str, change: Callable[[], object]) -> None:
+        self._require_access()
+        self._may_kill(self._process, f"before {what}")
+        change()
+        self._may_kill(self._process, f"after {what}")
+
+    def _require_access(self) -> None:
         if self._process.is_dead or CURRENT.get() is not self._process:
             raise Killed

@@ -72,6 +72,11 @@ class Network:
         """Let nothing through between two processes for a while."""
         self._cut_until[frozenset((one.name, other.name))] = one.loop.time() + seconds
 
+    def calm(self) -> None:
+        """Let everything through again."""
+        self.weather = Weather()
+        self._cut_until.clear()
+
     def is_cut(self, one: Process, other: Process) -> bool:
         """Whether nothing gets through between them now."""
         return self._cut_until.get(frozenset((one.name, other.name)), 0.0) > one.loop.time()

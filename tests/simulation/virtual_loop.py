@@ -11,16 +11,25 @@ two awaits of any of its tasks: a killed one never runs again, not even its
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
+import gc
 import heapq
+import itertools
+import sys
+import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar, copy_context
 from random import Random
 from typing import Any
 
+import greenlet
+
 THREAD_S_MAX = 0.004
-"""Longest time that work for a thread takes."""
+"""Longest time until a thread begins its work, unless the run draws another."""
+STEP_S = 1e-6
+"""What one step takes: who looks at the clock again finds that it has moved."""
 
 
 class Killed(BaseException):
@@ -41,13 +50,10 @@ class Process:
         self.stopped_until = 0.0
         self._context = copy_context()
         self._context.run(CURRENT.set, self)
-        self._tasks: list[asyncio.Task[Any]] = []
 
     def start(self, coroutine: Any) -> "asyncio.Task[Any]":
         """Run a coroutine as part of this process."""
-        task = self.loop.create_task(coroutine, context=self._context.copy())
-        self._tasks.append(task)  # kept: nothing may run when the memory of a dead one is freed
-        return task
+        return self.loop.create_task(coroutine, context=self._context.copy())
 
     def kill(self) -> None:
         """End it as SIGKILL does."""
@@ -68,14 +74,13 @@ CURRENT: ContextVar[Process | None] = ContextVar("process", default=None)
 """The process whose step this is; None: the simulation itself."""
 
 _Step = asyncio.Handle
-_ids = iter(range(2**63))
 
 
 class _Task(asyncio.Task[Any]):
     """A task whose place in a set depends on no memory address."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._number = next(_ids)
+        self._number = next(options["loop"].numbers)
         super().__init__(*arguments, **options)
         self._log_destroy_pending = False
 
@@ -91,34 +96,52 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.lots = lots
         self.steps = 0
         self.before_step: Callable[[Process], None] = lambda _process: None
+        self.hub = greenlet.getcurrent()
+        self.thread_s_max = THREAD_S_MAX
+        self.numbers = itertools.count()
+        self.is_over = False
+        self.strands: list[Any] = []
+        self._paused: list[tuple[_Step, Callable[[], bool], float | None, Process | None]] = []
         self._now = 0.0
         self._ready: deque[_Step]
         self._scheduled: list[asyncio.TimerHandle]
         self._waiting: dict[Process | None, deque[_Step]] = {None: deque()}
-        self.set_task_factory(lambda loop, coro, **options: _Task(coro, loop=loop, **options))
+        self._tasks: list[_Task] = []  # kept: nothing may run when a dead one's memory is freed
+        self.set_task_factory(self._make_task)
 
     def time(self) -> float:
         """Seconds since the run began."""
         return self._now
 
+    def _make_task(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> _Task:
+        task = _Task(coroutine, loop=loop, **options)
+        self._tasks.append(task)
+        return task
+
+    def thread_delay_s(self) -> float:
+        """Draw how long it takes until a thread begins."""
+        return self.lots.uniform(0.0, self.thread_s_max)
+
     def run_in_executor(self, _executor: Any, func: Callable[..., Any], *args: Any) -> Any:
-        """Do the work in line, a little later, as far as its process lives to do it."""
+        """Do the work in a strand, as far as its process lives to do it."""
         future = self.create_future()
 
         def work() -> None:
-            try:
-                result = func(*args)
-            except Killed:
-                return
-            except BaseException as error:  # noqa: BLE001 - whatever a thread would hand over
-                if not future.done():
-                    future.set_exception(error)
-            else:
-                if not future.done():
-                    future.set_result(result)
+            outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+            strands.fulfil(outcome, lambda: func(*args))
+            if not future.done():
+                error = outcome.exception()
+                self.call_soon_threadsafe(
+                    *((_fail, future, error) if error else (_succeed, future, outcome.result()))
+                )
 
-        self.call_later(self.lots.uniform(0.0, THREAD_S_MAX), work)
+        strands.Strand(self, work, "worker").start(self.thread_delay_s())
         return future
+
+    def pause(self, strand: Any, is_ready: Callable[[], bool], until: float | None) -> None:
+        """Resume a strand when something is there or the time has come."""
+        step = asyncio.Handle(strand.resume, (), self)
+        self._paused.append((step, is_ready, until, strand.process))
 
     def _run_once(self) -> None:
         """Let one process take one step, after as much time as that needs."""
@@ -127,6 +150,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if handle.cancelled():
             return
         self.steps += 1
+        self._now += STEP_S
         if process is not None:
             self.before_step(process)
             if process.is_dead or not process.can_run():
@@ -148,6 +172,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._pass_time()
 
     def _sort_ready(self) -> None:
+        paused, self._paused = self._paused, []
+        for step, is_ready, until, process in paused:
+            if process is not None and process.is_dead:
+                continue
+            if is_ready() or (until is not None and until <= self._now):
+                self._waiting.setdefault(process, deque()).append(step)
+            else:
+                self._paused.append((step, is_ready, until, process))
         while self._scheduled and self._scheduled[0].when() <= self._now:
             self._ready.append(self._pop_timer())
         while self._ready:
@@ -168,6 +200,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             for process, steps in self._waiting.items()
             if steps and process is not None and not process.is_dead
         ]
+        moments += [until for _, _, until, _ in self._paused if until is not None]
         if self._scheduled:
             moments.append(self._scheduled[0].when())
         if not moments:
@@ -179,3 +212,43 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _process_events(self, event_list: Any) -> None:
         """There are no files to wait for."""
+
+    def finish(self) -> None:
+        """End what is left of strands and tasks once the run is over."""
+        self.is_over = True
+        with quiet_burial():
+            for strand in self.strands:
+                strand.end()
+            kept = (self.strands, self._paused, self._waiting, self._scheduled, self._tasks)
+            for each in kept:
+                each.clear()
+            self.close()
+
+    def _check_closed(self) -> None:
+        """Let a dead process's last words go nowhere rather than raise."""
+
+
+@contextlib.contextmanager
+def quiet_burial() -> Iterator[None]:
+    """Free what dead processes held; what their `finally` blocks try then is not heard."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _unraisable: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+            gc.collect()
+    finally:
+        sys.unraisablehook = hook
+
+
+def _succeed(future: "asyncio.Future[Any]", result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: "asyncio.Future[Any]", error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+from simulation import strands  # noqa: E402 - strands run on the loop, and the loop runs strands

@@ -1,0 +1,84 @@
+"""What must hold of a run, whatever befell it, told from what it left behind."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from simulation.disk import Disk, DiskStorage
+from simulation.world import Run
+
+from pliska.coordinator.commit import Commit, break_in_chain
+from pliska.coordinator.errors import CoordinatorError
+from pliska.coordinator.recovery import recover
+from pliska.coordinator.round_state import Phase
+
+
+def violations(run: Run) -> list[str]:
+    """Return what went wrong, in words; empty where nothing did."""
+    committed = [Commit.unverified(value) for value in run.committed]
+    return [
+        *_ends(run),
+        *_chain(committed),
+        *_slots(committed),
+        *_shown(run, committed),
+        *_replicas(run, committed),
+    ]
+
+
+def _ends(run: Run) -> Iterator[str]:
+    """After the peace everybody comes to the end of the job."""
+    for name in run.coordinators:
+        if run.ended.get(name) is not Phase.FINISHED:
+            yield f"coordinator {name} did not finish: {run.ended.get(name)!r}"
+    for name in run.workers:
+        if run.ended.get(name) != run.job.rounds.count:
+            yield f"worker {name} did not finish: {run.ended.get(name)!r}"
+
+
+def _chain(committed: Sequence[Commit]) -> Iterator[str]:
+    """Every record that ever stood in the store follows the one before it."""
+    before = None
+    for commit in committed:
+        broken = break_in_chain(before, commit.record)
+        if broken is not None:
+            yield f"the chain breaks: {broken}"
+        before = commit
+
+
+def _slots(committed: Sequence[Commit]) -> Iterator[str]:
+    """No gradient of a worker counts twice, nor two for one slot."""
+    slots = Counter(
+        (each.worker, commit.record.round - each.lag)
+        for commit in committed
+        for each in commit.record.contributions
+    )
+    roots = Counter(
+        (each.worker, each.payload_root)
+        for commit in committed
+        for each in commit.record.contributions
+    )
+    yield from (f"slot {slot} counted {n} times" for slot, n in slots.items() if n > 1)
+    yield from (f"a gradient of {w} counted {n} times" for (w, _), n in roots.items() if n > 1)
+
+
+def _shown(run: Run, committed: Sequence[Commit]) -> Iterator[str]:
+    """What a worker was given as a version is that version: nothing uncommitted is published."""
+    digests = {c.record.version: c.record.parameters_digest.hex() for c in committed}
+    for commit in committed[:1]:
+        digests[0] = commit.record.base_digest.hex()
+    for version, digest in sorted(set(run.shown)):
+        if digests and digests.get(version) != digest:
+            yield f"version {version} was handed out as {digest[:12]}"
+
+
+def _replicas(run: Run, committed: Sequence[Commit]) -> Iterator[str]:
+    """What is on the disks leads to the last committed state, bit for bit."""
+    if not committed:
+        yield "nothing was committed"
+        return
+    everything = Disk()
+    for disk in run.disks.values():
+        everything.objects |= disk.objects
+    try:
+        recover(run.job, committed[-1], DiskStorage(everything))
+    except CoordinatorError as error:
+        yield f"the disks do not lead to the last committed version: {error}"

@@ -1,0 +1,71 @@
+"""Coordinators and workers among faults: each run of a seed keeps what the protocol promises.
+
+A run is drawn from its seed and can be played again: `make sim SEEDS=17`.
+"""
+
+import os
+
+import pytest
+from simulation.checks import violations
+from simulation.faults import trouble
+from simulation.virtual_loop import quiet_burial
+from simulation.world import Run, World
+from training.toy_job import toy_job
+
+SMOKE_SEEDS = range(1, 25)
+
+
+def seeds() -> "range":
+    chosen = os.environ.get("PLISKA_SIMULATION_SEEDS", "")
+    first, _, last = chosen.partition("-")
+    return range(int(first), int(last or first) + 1) if chosen else SMOKE_SEEDS
+
+
+def play(seed: int) -> Run:
+    """Run a seed to its end."""
+    job = toy_job(
+        count=25,
+        workers=4,
+        quorum=3,
+        rule='name = "trimmed-mean", f = 1',
+        soft_deadline_s=1.0,
+        deadline_s=3.0,
+    )
+    with quiet_burial():
+        return _play(World(job, seed))
+
+
+def _play(world: World) -> Run:
+    with world.taking_place():
+        world.open()
+        try:
+            world.loop.run_until_complete(_live(world))
+        finally:
+            run = world.finish()
+    return run
+
+
+async def _live(world: World) -> None:
+    for name in (*world.coordinators, *world.workers):
+        world.start(name)
+    await trouble(world)
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_whatever_happens_no_round_is_lost_stolen_or_repeated(seed: int) -> None:
+    run = play(seed)
+    wrong = violations(run)
+    assert not wrong, f"seed {seed}: {wrong}; deaths at writes: {run.deaths}"
+
+
+def test_the_checks_find_what_is_wrong() -> None:
+    run = play(2)
+    assert not violations(run)
+    run.shown.append((3, "00" * 32))
+    assert any("handed out" in each for each in violations(run))
+    run.committed.append(run.committed[-1])
+    assert any("chain breaks" in each for each in violations(run))
+    run.committed.pop()
+    for disk in run.disks.values():
+        disk.objects.clear()
+    assert any("do not lead" in each for each in violations(run))

@@ -1,0 +1,285 @@
+"""A job in a simulated world: coordinators and workers that run the code of the product.
+
+Everything that a process has is simulated (time, threads, network, disk, store);
+everything that it does is not. Faults are drawn from the seed.
+"""
+
+import asyncio
+import contextlib
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from random import Random
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from simulation.disk import Disk, SimulatedStorage
+from simulation.network import Network, SimulatedClient, SimulatedServer, Weather
+from simulation.store import SimulatedBackend, Troubles
+from simulation.strands import (
+    THREADING,
+    SimulatedClock,
+    SimulatedExecutor,
+    patient_result,
+)
+from simulation.virtual_loop import Process, VirtualLoop
+
+from pliska.coordinator import routes
+from pliska.coordinator.computation import Computation
+from pliska.coordinator.directory import JobDirectory
+from pliska.coordinator.duty import Duty
+from pliska.coordinator.endpoint import Endpoint
+from pliska.coordinator.evaluator import Evaluator
+from pliska.coordinator.leading import Means
+from pliska.coordinator.server import Server
+from pliska.coordinator.wire import Signer
+from pliska.coordinator.wire.job import Job
+from pliska.coordinator.wire.transport import Handler, Request, Response
+from pliska.discovery import Keyring, Role, key_id, public_bytes
+from pliska.locks import Change, Check, Create, Revision, Update
+from pliska.locks.backends.memory import MemoryBackend
+from pliska.locks.backends.memory_store import MemoryStore
+from pliska.trainer.gradient_source import HonestSource
+from pliska.trainer.worker import Worker, WorkerOptions
+
+SESSION_S = 2.0
+WORKER_LEASE_S = 4.0
+
+
+def key_of(name: str) -> Ed25519PrivateKey:
+    """Return the key of a process; the same in every run."""
+    return Ed25519PrivateKey.from_private_bytes(sha256(name.encode()).digest())
+
+
+def signer_of(name: str) -> Signer:
+    """Return what a process signs with."""
+    private = key_of(name)
+    return Signer(private, key_id(public_bytes(private)))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a process ended that failed."""
+
+    error: str
+
+
+class WatchedStore(MemoryStore):
+    """A store that remembers every value that one key ever had."""
+
+    def __init__(self, clock: SimulatedClock, key: str) -> None:
+        super().__init__(clock)
+        self.values: list[bytes] = []
+        self._key = key
+
+    def transact(self, checks: Sequence[Check], changes: Sequence[Change]) -> Revision:
+        """See `MemoryStore.transact`."""
+        revision = super().transact(checks, changes)
+        self.values += [
+            change.value
+            for change in changes
+            if isinstance(change, Create | Update) and change.key == self._key
+        ]
+        return revision
+
+
+@dataclass
+class Run:
+    """What a run left behind.
+
+    Attributes:
+        committed: Every commit record that ever stood in the store, in order.
+        shown: Every version that was handed out, with the digest of its parameters.
+        ended: What each process came to.
+        disks: Of the coordinators.
+        deaths: At writes, in words.
+        steps: How many the loop took.
+    """
+
+    job: Job
+    coordinators: tuple[str, ...]
+    workers: tuple[str, ...]
+    committed: list[bytes]
+    shown: list[tuple[int, str]]
+    ended: dict[str, Any]
+    disks: dict[str, Disk]
+    deaths: list[str]
+    steps: int
+
+
+@dataclass
+class World:
+    """One run.
+
+    Attributes:
+        chance_of_death: At each write to a disk.
+        ended: What each process came to, by name; the last one of those it had.
+    """
+
+    job: Job
+    seed: int
+    coordinators: tuple[str, ...] = ("c1", "c2", "c3")
+    workers: tuple[str, ...] = ("w1", "w2", "w3", "w4")
+    weather: Weather = field(default_factory=Weather)
+    chance_of_death: float = 0.0
+    disks: dict[str, Disk] = field(default_factory=dict)
+    processes: dict[str, Process] = field(default_factory=dict)
+    ended: dict[str, Any] = field(default_factory=dict)
+    deaths: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lots = Random(self.seed)
+        self.loop = VirtualLoop(self.lots)
+        self.network = Network(self.lots, self.weather)
+        self.troubles = Troubles(self.lots)
+        self.shown: list[tuple[int, str]] = []
+
+    def open(self) -> None:
+        """Make the store, with everybody enrolled. The run has begun (see `taking_place`)."""
+        self.store = WatchedStore(SimulatedClock(self.loop), f"jobs/{self.job.name}/commit")
+        keyring = Keyring(MemoryBackend(self.store))
+        for name in self.coordinators:
+            keyring.enroll(name, Role.COORDINATOR, public_bytes(key_of(name)))
+        for name in self.workers:
+            keyring.enroll(name, Role.WORKER, public_bytes(key_of(name)))
+
+    def start(self, name: str) -> None:
+        """Start a process; a coordinator has the disk that its name had before."""
+        main = self._coordinate if name in self.coordinators else self._work
+        self.ended.pop(name, None)
+        process = self.processes[name] = Process(self.loop, name)
+        process.start(self._run(process, main))
+
+    def is_finished(self) -> bool:
+        """Whether everybody came to the end of the job."""
+        ends = [self.ended.get(name) for name in (*self.coordinators, *self.workers)]
+        return not any(end is None or isinstance(end, Failure) for end in ends)
+
+    def finish(self) -> Run:
+        """End everything that is left, and say what that is."""
+        for process in self.processes.values():
+            process.is_dead = True
+        self.loop.finish()
+        return Run(
+            self.job,
+            self.coordinators,
+            self.workers,
+            self.store.values,
+            self.shown,
+            self.ended,
+            self.disks,
+            self.deaths,
+            self.loop.steps,
+        )
+
+    async def _run(self, process: Process, main: Any) -> None:
+        try:
+            outcome = await main(process)
+        except Exception as error:  # noqa: BLE001 - a process that fails ends; the checks see it
+            outcome = Failure(repr(error))
+        if not process.is_dead:
+            self.ended[process.name] = outcome
+
+    async def _coordinate(self, process: Process) -> Any:
+        disk = self.disks.setdefault(process.name, Disk())
+        clock = SimulatedClock(self.loop)
+        directory = self._directory(process)
+        signer = signer_of(process.name)
+        server = Server(dict)
+        http = SimulatedServer(self.network, self._watched(server.handle), process.name)
+        await http.start()
+        await asyncio.to_thread(directory.publish, self.job)
+        means = Means(
+            job=self.job,
+            directory=directory,
+            storage=SimulatedStorage(disk, process, self._may_kill),
+            signer=signer,
+            evaluator=await asyncio.to_thread(Evaluator, self.job),
+            worker_lease_s=WORKER_LEASE_S,
+            now=clock.now_s,
+        )
+        duty = Duty(
+            means=means,
+            endpoint=Endpoint(
+                process.name, process.name, http.port, f"{http.address}", signer.key_id
+            ),
+            session_timeout_s=SESSION_S,
+            clock=clock,
+            server=server,
+            show_leads=lambda _leads: None,
+        )
+        return await duty.run()
+
+    async def _work(self, process: Process) -> Any:
+        computation = await asyncio.to_thread(Computation, self.job)
+        worker = Worker(
+            name=process.name,
+            directory=self._directory(process),
+            computation=computation,
+            source=HonestSource(computation, process.name),
+            signer=signer_of(process.name),
+            options=WorkerOptions(),
+        )
+        return await worker.run()
+
+    def _watched(self, handle: Handler) -> Handler:
+        """Note every version that is handed out."""
+
+        async def watched(request: Request) -> Response:
+            response = await handle(request)
+            if request.path.endswith("/model") and response.status == 200:
+                version = int(response.headers[routes.VERSION])
+                self.shown.append((version, response.headers["etag"].strip('"')))
+            return response
+
+        return watched
+
+    def _directory(self, process: Process) -> JobDirectory:
+        return JobDirectory(SimulatedBackend(self.store, process, self.troubles), self.job.name)
+
+    def _may_kill(self, process: Process, moment: str) -> None:
+        if self.lots.random() < self.chance_of_death:
+            self.deaths.append(f"{self.loop.time():.3f} {process.name} {moment}")
+            process.kill()
+
+    @contextlib.contextmanager
+    def taking_place(self) -> Iterator[None]:
+        """Replace what reaches outside, for the length of a run."""
+        with contextlib.ExitStack() as stack:
+            for module in _modules():
+                for name, stand_in in self._stand_ins().items():
+                    if getattr(module, name, None) is not None and _is_real(module, name):
+                        stack.enter_context(patch.object(module, name, stand_in))
+            stack.enter_context(patch("concurrent.futures.Future.result", patient_result))
+            stack.enter_context(patch("time.time", lambda: 2e9 + self.loop.time()))
+            stack.enter_context(patch("secrets.token_bytes", self.lots.randbytes))
+            stack.enter_context(
+                patch("secrets.token_hex", lambda count=16: self.lots.randbytes(count).hex())
+            )
+            stack.enter_context(
+                patch("uuid.uuid4", lambda: uuid.UUID(bytes=self.lots.randbytes(16), version=4))
+            )
+            yield
+
+    def _stand_ins(self) -> dict[str, Any]:
+        return {
+            "threading": THREADING,
+            "ThreadPoolExecutor": SimulatedExecutor,
+            "HttpClient": lambda address, _context, **_: SimulatedClient(self.network, address),
+            "client_context": lambda _certificate: None,
+        }
+
+
+def _modules() -> list[ModuleType]:
+    parts = ("pliska.coordinator", "pliska.locks", "pliska.trainer", "pliska.discovery")
+    return [module for name, module in sorted(sys.modules.items()) if name.startswith(parts)]
+
+
+def _is_real(module: ModuleType, name: str) -> bool:
+    """Whether the module uses the thing, rather than defines it."""
+    thing = getattr(module, name)
+    return getattr(thing, "__module__", None) != module.__name__
