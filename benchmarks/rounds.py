@@ -1,4 +1,4 @@
-"""Rounds: what slow workers cost.
+"""Rounds: what slow workers and durability cost.
 
     make bench BENCH=rounds ARGS="--repeats 5 --only stragglers"
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from report import show
 
-PARTS = ("machine", "stragglers")
+PARTS = ("machine", "stragglers", "durability")
 
 
 def main() -> int:
