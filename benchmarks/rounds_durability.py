@@ -23,6 +23,7 @@ import torch
 from report import Figure, figure
 from torch import nn
 from torch.utils.data import TensorDataset
+from training.leadership import Lead
 
 from pliska.coordinator.archive import Archive
 from pliska.coordinator.endpoint import Endpoint
@@ -34,7 +35,6 @@ from pliska.coordinator.replicas import Replicas
 from pliska.coordinator.wire.job import Job, parse_job
 from pliska.coordinator.wire.tls import self_signed
 from pliska.trainer.demo.processes import Processes
-from training.leadership import Lead
 
 ROUNDS = 16
 """In one sample; the first ones, while memory and files are new, do not count."""
