@@ -13,6 +13,7 @@ from training.site import Site
 
 from pliska.coordinator import routes
 from pliska.coordinator.client import CoordinatorClient, Membership, Version
+from pliska.coordinator.computation import Computation
 from pliska.coordinator.wire import (
     Float32Codec,
     GradientHeader,
@@ -28,7 +29,6 @@ from pliska.coordinator.wire import (
 from pliska.coordinator.wire.http_client import HttpClient
 from pliska.coordinator.wire.messages import PROTOCOL
 from pliska.coordinator.wire.tls import client_context
-from pliska.coordinator.computation import Computation
 
 Case = tuple[str, Callable[[], Awaitable[Reply]], ReplyCode]
 """What is sent, how, and the reply that it gets."""
