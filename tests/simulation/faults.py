@@ -9,7 +9,7 @@ from simulation.world import SESSION_S, Failure, World
 
 PEACE_S = 20.0
 """Faults happen up to this time; after it the job must come to its end."""
-LATEST_S = PEACE_S + 180.0
+LATEST_S = PEACE_S + 60.0
 """When the job must have come to its end."""
 DOWN_S_MAX = 4.0
 

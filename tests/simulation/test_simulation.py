@@ -12,7 +12,7 @@ from simulation.virtual_loop import quiet_burial
 from simulation.world import Run, World
 from training.toy_job import toy_job
 
-SMOKE_SEEDS = range(1, 13)
+SMOKE_SEEDS = range(1, 9)
 
 
 def seeds() -> "range":
