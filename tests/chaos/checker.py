@@ -233,15 +233,19 @@ def _barriers_open_when_they_are_full(handles: list[Handle], events: list[Event]
 
 
 def _left_s(handle: Handle, events: list[Event]) -> float:
-    """When the store knew that it had gone, at the latest: its session ends, if nothing else."""
+    """When the store knew that it had gone, at the latest: its session ends, if nothing else.
+
+    A store may count a lease twice, and anew when its servers come back.
+    """
     if handle.refused is None:
         return handle.left_s
     at_s = handle.refused["at_s"]
-    was_unheard = any(_excuses(each, handle, at_s - SLACK_S, at_s + SLACK_S) for each in events)
-    leases_s = [
-        e["lease_s"] for e in events if e.get("session") == handle.session and "lease_s" in e
-    ]
-    return handle.left_s + (2 * max(leases_s, default=0.0) if was_unheard else 0.0)
+    if not any(_excuses(each, handle, at_s - SLACK_S, at_s + SLACK_S) for each in events):
+        return handle.left_s
+    own = [event for event in events if event.get("session") == handle.session]
+    lease_s = max((event["lease_s"] for event in own if "lease_s" in event), default=0.0)
+    back_s = [event["to_s"] for event in events if event["kind"] == "outage"]
+    return max([handle.left_s, *back_s]) + 2 * lease_s + SLACK_S
 
 
 def _nobody_waits_at_a_full_barrier(handles: list[Handle], events: list[Event]) -> Iterator[str]:
