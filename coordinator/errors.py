@@ -4,7 +4,8 @@ CoordinatorError
 ├── StorageError               the disk or the object store failed
 │   ├── MissingObjectError     nothing is stored under that name
 │   ├── StorageFullError       no space left: nothing was stored under the name
-│   └── ObjectTooLargeError    more bytes than the reader is willing to take
+│   ├── ObjectTooLargeError    more bytes than the reader is willing to take
+│   └── LinkedObjectError      a symbolic link lies where an object or its folder should
 ├── StorageUsageError          the caller's mistake: a bad address, name or prefix
 ├── DamagedStateError          bytes that are not what their digest, signature or format says
 │   └── ForkedChainError       a record that does not follow the one before it
@@ -48,6 +49,12 @@ class StorageFullError(StorageError):
 
 class ObjectTooLargeError(StorageError):
     """The stored object is larger than the reader is willing to take; nothing was read."""
+
+    exit_code = 5
+
+
+class LinkedObjectError(StorageError):
+    """A symbolic link lies where an object or its folder should; it was not followed."""
 
     exit_code = 5
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pliska.coordinator.errors import (
+    LinkedObjectError,
     MissingObjectError,
     ObjectTooLargeError,
     StorageError,
@@ -42,6 +43,9 @@ class LocalStorage:
         with _translated(str(directory), "open"):
             _make_directories(directory)
             self._root = directory.resolve(strict=True)
+
+    def __str__(self) -> str:
+        return str(self._root)
 
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> None:
         """Store the joined chunks under `name`; see `Storage.write`."""
@@ -146,7 +150,7 @@ class LocalStorage:
             if place == self._root:
                 break
             if place.is_symlink():
-                raise StorageError(
+                raise LinkedObjectError(
                     f"{name}: {place} is a symbolic link, which storage never follows"
                 )
         return path

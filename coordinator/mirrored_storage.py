@@ -23,7 +23,10 @@ class MirroredStorage:
 
     def __init__(self, copies: Sequence[Storage]) -> None:
         """Keep the same in all of `copies`, the preferred one first."""
-        self._copies = tuple(copies)
+        self.copies = tuple(copies)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.copies))
 
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> None:
         """Store the joined chunks in every copy, one after the other.
@@ -32,7 +35,7 @@ class MirroredStorage:
             StorageError: A copy failed. Those before it have the object, so that
                 writing it again completes the rest.
         """
-        first, *others = self._copies
+        first, *others = self.copies
         first.write(name, chunks)
         for other in others:
             # From the first copy: the chunks may come only once, and large objects stay on disk.
@@ -49,21 +52,21 @@ class MirroredStorage:
 
     def size(self, name: str) -> int | None:
         """Return the length of the object; None where not every copy has it."""
-        sizes = {copy.size(name) for copy in self._copies}
+        sizes = {copy.size(name) for copy in self.copies}
         return sizes.pop() if len(sizes) == 1 else None
 
     def names(self, prefix: str) -> list[str]:
         """Return the names in any copy that begin with `prefix`, sorted."""
-        return sorted({name for copy in self._copies for name in copy.names(prefix)})
+        return sorted({name for copy in self.copies for name in copy.names(prefix)})
 
     def delete(self, name: str) -> bool:
         """Remove the object from every copy; False where none had it."""
-        were_there = [copy.delete(name) for copy in self._copies]
+        were_there = [copy.delete(name) for copy in self.copies]
         return any(were_there)
 
     def _from_any(self, read: Callable[[Storage], ResultT]) -> ResultT:
         failures: list[StorageError] = []
-        for copy in self._copies:
+        for copy in self.copies:
             try:
                 return read(copy)
             except ObjectTooLargeError:

@@ -40,7 +40,11 @@ class ObjectStorage:
         if _PLACE.fullmatch(place) is None or ".." in place:
             raise StorageUsageError(f"{scheme}://{place}: write {scheme}://BUCKET/FOLDER")
         self._root = place
+        self._scheme = scheme
         self._files = _open_filesystem(scheme)
+
+    def __str__(self) -> str:
+        return f"{self._scheme}://{self._root}"
 
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> None:
         """Store the joined chunks under `name`; see `Storage.write`."""

@@ -1,19 +1,42 @@
 """A namespace's files: one blob a tensor and one manifest a version, under their digests.
 
 Two versions that share a tensor share its blob. Everything is verified when it
-is read, never trusted for being there. A namespace has files of its own, so
+is read, never trusted for being there; where the storage keeps several copies,
+the next one is read where one is damaged. A namespace has files of its own, so
 nothing that removes them can touch another's.
 """
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from pliska.coordinator.errors import MissingObjectError, ObjectTooLargeError
+from pliska.coordinator.errors import (
+    LinkedObjectError,
+    MissingObjectError,
+    ObjectTooLargeError,
+    StorageError,
+)
+from pliska.coordinator.mirrored_storage import MirroredStorage
 from pliska.coordinator.registry.digest import Digest, digest_from, digest_of, hex_of
 from pliska.coordinator.registry.errors import IntegrityError
 from pliska.coordinator.registry.manifest import MANIFEST_BYTES_MAX, Manifest, TensorEntry
 from pliska.coordinator.registry.tensor import Tensor, exactly
 from pliska.coordinator.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class BlobFile:
+    """A file that a version needs.
+
+    Attributes:
+        name: In the storage.
+        digest: SHA-256 of its bytes.
+        nbytes: How many those are.
+    """
+
+    name: str
+    digest: Digest
+    nbytes: int
 
 
 class Blobs:
@@ -22,6 +45,15 @@ class Blobs:
     def __init__(self, storage: Storage, namespace: str) -> None:
         self._storage = storage
         self._namespace = namespace
+
+    def __str__(self) -> str:
+        return str(self._storage)
+
+    def copies(self) -> "tuple[Blobs, ...]":
+        """Return each copy that the storage keeps, the preferred one first."""
+        if not isinstance(self._storage, MirroredStorage):
+            return (self,)
+        return tuple(Blobs(copy, self._namespace) for copy in self._storage.copies)
 
     def put_tensor(self, tensor: Tensor, digest: Digest) -> None:
         """Store the tensor's bytes under `digest`; a sound blob that is there already is kept.
@@ -46,10 +78,8 @@ class Blobs:
             IntegrityError: The blob is missing or does not have its digest.
         """
         what = f"tensor {entry.name!r} ({entry.digest})"
-        content = self._read(self._tensor_name(entry.digest), entry.type.nbytes, what)
-        if digest_of(content) != entry.digest:
-            raise IntegrityError(f"{what}: its stored bytes have another digest; do not use them")
-        return content
+        name = self._tensor_name(entry.digest)
+        return self._read(BlobFile(name, entry.digest, entry.type.nbytes), what)
 
     def tensor(self, entry: TensorEntry) -> Tensor:
         """Return the tensor; its bytes are read and verified when they are asked for."""
@@ -73,18 +103,44 @@ class Blobs:
             IntegrityError: It is missing, does not have its digest, or is not a manifest.
         """
         what = f"manifest {digest}"
-        content = self._read(self._manifest_name(digest), MANIFEST_BYTES_MAX, what)
-        if digest_of(content) != digest:
-            raise IntegrityError(f"{what}: its stored bytes have another digest; do not use them")
-        return Manifest.from_bytes(content, what)
+        file = BlobFile(self._manifest_name(digest), digest, MANIFEST_BYTES_MAX)
+        return Manifest.from_bytes(self._read(file, what), what)
 
-    def files_of(self, manifest: Manifest) -> frozenset[str]:
-        """Return the names of the files of a version's tensors."""
-        return frozenset(self._tensor_name(entry.digest) for entry in manifest.tensors)
+    def files_of(self, manifest: Manifest) -> tuple[BlobFile, ...]:
+        """Return the files of a version, its manifest's first, each once."""
+        content = manifest.to_bytes()
+        digest = digest_of(content)
+        own = BlobFile(self._manifest_name(digest), digest, len(content))
+        tensors = {
+            entry.digest: BlobFile(self._tensor_name(entry.digest), entry.digest, entry.type.nbytes)
+            for entry in manifest.tensors
+        }
+        return own, *tensors.values()
 
-    def manifest_file(self, digest: Digest) -> str:
-        """Return the name of a manifest's file."""
-        return self._manifest_name(digest)
+    def size_fault(self, file: BlobFile) -> str | None:
+        """Say what its length tells against a file; None where that is as it should be."""
+        try:
+            size = self._storage.size(file.name)
+        except LinkedObjectError:
+            return "a symbolic link is in its place"
+        if size is None:
+            return "missing"
+        return None if size == file.nbytes else f"{size} bytes instead of {file.nbytes}"
+
+    def digest_fault(self, file: BlobFile) -> str | None:
+        """Say what is wrong with a file, every byte of which is read; None where it is sound."""
+        fault = self.size_fault(file)
+        if fault is None and digest_of(self._storage.read(file.name, file.nbytes)) != file.digest:
+            fault = "its bytes have another digest"
+        return fault
+
+    def copy_from(self, source: "Blobs", file: BlobFile) -> bool:
+        """Put a copy's file here in the place of what is there; False where that one is bad too."""
+        if source.digest_fault(file) is not None:
+            return False
+        content = source._read(file, file.name)  # noqa: SLF001 - another of our own kind
+        self._storage.write(file.name, (content,))
+        return True
 
     def files(self) -> list[str]:
         """Return the names of all files of this namespace, sorted."""
@@ -99,13 +155,28 @@ class Blobs:
         """Remove a file that no version needs; False where it was gone."""
         return self._storage.delete(name)
 
-    def _read(self, name: str, bytes_max: int, what: str) -> bytes:
+    def _read(self, file: BlobFile, what: str) -> bytes:
+        """Return the bytes of the first copy that has them, of at most the length of the file."""
+        failures: list[IntegrityError | StorageError] = []
+        for copy in self.copies():
+            try:
+                return copy._read_here(file, what)  # noqa: SLF001 - another of our own kind
+            except (IntegrityError, StorageError) as error:
+                failures.append(error)
+        unread = (each for each in failures if isinstance(each, StorageError))
+        raise next(unread, failures[0])  # a copy that does not answer may have it
+
+    def _read_here(self, file: BlobFile, what: str) -> bytes:
         try:
-            return self._storage.read(name, bytes_max)
+            content = self._storage.read(file.name, file.nbytes)
         except MissingObjectError as error:
-            raise IntegrityError(f"{what}: missing from the artifact storage ({name})") from error
+            message = f"{what}: missing from the artifact storage ({file.name})"
+            raise IntegrityError(message) from error
         except ObjectTooLargeError as error:
             raise IntegrityError(f"{what}: {error}") from error
+        if digest_of(content) != file.digest:
+            raise IntegrityError(f"{what}: its stored bytes have another digest; do not use them")
+        return content
 
     def _tensor_name(self, digest: Digest) -> str:
         return f"{self._namespace}/tensors/{hex_of(digest)[:2]}/{hex_of(digest)}"

@@ -1,6 +1,6 @@
 """Garbage collection: versions that nothing speaks for, and files that no version refers to.
 
-A version goes in two steps. It is marked DELETING, after which no alias can be
+A version goes in two steps. It becomes DELETING, after which no alias can be
 moved to it; then everything that may speak for it is read again, and it is put
 back if something does, or becomes DELETED. Files are removed after that, under
 an announced sweep (see `sweeps`): what no manifest of a version that is left
@@ -13,6 +13,8 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pliska.coordinator.registry.document import timestamp
+from pliska.coordinator.registry.marks import marked, next_mark
 from pliska.coordinator.registry.namespace import Namespace
 from pliska.coordinator.registry.roots import ModelView, Retention, reasons_to_stay, uploads
 from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord
@@ -113,33 +115,44 @@ class Collector:
             return fate
         before = self._stored(fate.version)
         try:
-            marked = self._mark(before)
+            announced = self._announce(before)
             reasons = reasons_to_stay(
                 self._parts.now(), self._view(fate.version.model), self._retention
             )
             reason = reasons.get(fate.version.version)
             if reason is None:
-                gone = dataclasses.replace(marked.record, state=State.DELETED)
-                self._parts.versions.replace(marked, gone)
-                return Fate(gone, None)
-            self._parts.versions.replace(marked, self._unmarked(before))
+                return Fate(self._delete(announced), None)
+            self._parts.versions.replace(announced, self._put_back(before))
         except ConflictError:
             reason = "it changed meanwhile"
         return Fate(self._stored(fate.version).record, reason)
 
-    def _mark(self, stored: StoredVersion) -> StoredVersion:
+    def _announce(self, stored: StoredVersion) -> StoredVersion:
         if stored.record.state is State.DELETING:
             return stored
         reason = f"{stored.record.state} until {self._actor} removed it"
-        marked = dataclasses.replace(stored.record, state=State.DELETING, state_reason=reason)
-        self._parts.versions.delete_content(stored, marked)
+        announced = dataclasses.replace(stored.record, state=State.DELETING, state_reason=reason)
+        self._parts.versions.delete_content(stored, announced)
         return self._stored(stored.record)
 
-    def _unmarked(self, before: StoredVersion) -> VersionRecord:
-        """Return the record as it was; one that a crash left DELETING can only be deprecated."""
-        if before.record.state is State.DELETING:
-            return dataclasses.replace(before.record, state=State.DEPRECATED)
-        return before.record
+    def _delete(self, announced: StoredVersion) -> VersionRecord:
+        mark = next_mark(
+            announced.record,
+            State.DELETED,
+            actor=self._actor,
+            reason=announced.record.state_reason,
+            at=timestamp(self._parts.now()),
+        )
+        gone = marked(announced.record, mark)
+        self._parts.versions.replace(announced, gone, also=[mark.creation()])
+        return gone
+
+    def _put_back(self, before: StoredVersion) -> VersionRecord:
+        """Return the record as it was; its newest mark knows, where a crash left it DELETING."""
+        if before.record.state is not State.DELETING:
+            return before.record
+        mark = self._parts.marks.newest(before.record)
+        return dataclasses.replace(before.record, state=mark.state, state_reason=mark.reason)
 
     def _stored(self, record: VersionRecord) -> StoredVersion:
         stored = self._parts.versions.find(record.model, record.version)
@@ -169,6 +182,5 @@ class Collector:
         for record in records:
             if record.manifest_digest is not None and record.state is not State.DELETED:
                 manifest = self._parts.blobs.read_manifest(record.manifest_digest)
-                needed |= self._parts.blobs.files_of(manifest)
-                needed.add(self._parts.blobs.manifest_file(record.manifest_digest))
+                needed |= {file.name for file in self._parts.blobs.files_of(manifest)}
         return frozenset(needed)

@@ -28,6 +28,14 @@ class Keys:
         """One version."""
         return f"{self.versions(model)}/{version:012d}"
 
+    def marks(self, model: str) -> str:
+        """Directory of every change of the state of the model's versions."""
+        return f"registry/{self.namespace}/marks/{model}"
+
+    def mark(self, model: str, version: int, number: int) -> str:
+        """One change of the state of a version."""
+        return f"{self.marks(model)}/{version:012d}.{number:06d}"
+
     def content(self, model: str, content_id: Digest) -> str:
         """Which version has this content."""
         return f"registry/{self.namespace}/contents/{model}/{hex_of(content_id)}"

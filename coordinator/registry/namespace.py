@@ -7,6 +7,7 @@ from datetime import datetime
 from pliska.coordinator.registry.aliases import Aliases
 from pliska.coordinator.registry.blobs import Blobs
 from pliska.coordinator.registry.keys import Keys
+from pliska.coordinator.registry.marks import Marks
 from pliska.coordinator.registry.names import check_namespace
 from pliska.coordinator.registry.nodes import Nodes
 from pliska.coordinator.registry.operations import Operations
@@ -28,6 +29,7 @@ class Namespace:
         name: Of the tenant.
         backend: The coordination store.
         publisher_key: Key id to the public key of an enrolled publisher, or None.
+        signatures_min: How many publishers must have signed a version.
         approvals_min: How many publishers must have approved of what an alias says.
         now: Returns the time, in UTC.
     """
@@ -36,6 +38,7 @@ class Namespace:
     backend: Backend
     blobs: Blobs
     versions: Versions
+    marks: Marks
     aliases: Aliases
     operations: Operations
     nodes: Nodes
@@ -43,6 +46,7 @@ class Namespace:
     sweeps: Sweeps
     verifier: Verifier
     publisher_key: KeyLookup
+    signatures_min: int
     approvals_min: int
     now: Callable[[], datetime]
 
@@ -65,6 +69,7 @@ class Namespace:
             backend=backend,
             blobs=blobs,
             versions=Versions(backend, name),
+            marks=Marks(backend, name, publisher_key, signatures_min),
             aliases=Aliases(backend, name),
             operations=Operations(backend, name),
             nodes=Nodes(backend, name),
@@ -72,6 +77,7 @@ class Namespace:
             sweeps=Sweeps(backend, name, now),
             verifier=Verifier(blobs, publisher_key, signatures_min),
             publisher_key=publisher_key,
+            signatures_min=signatures_min,
             approvals_min=approvals_min,
             now=now,
         )

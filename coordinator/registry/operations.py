@@ -300,18 +300,19 @@ class Operations:
     def how_ended(self, model: str, alias: str, op_id: str) -> EndedOperation | None:
         """Return how an operation ended; None where it has not, or never was."""
         found = self._backend.get(self._keys.ended_operation(model, alias, op_id))
-        return None if found is None else self._ended(found)
+        return None if found is None else self.read_ended(found)
 
     def ended(self, model: str, alias: str) -> tuple[EndedOperation, ...]:
         """Return how all operations on an alias ended, the first to end first."""
         listing = self._backend.list(self._keys.ended(model, alias))
-        return tuple(self._ended(found) for found in listing.records)
+        return tuple(self.read_ended(found) for found in listing.records)
 
     def stored(self, found: Record) -> StoredOperation:
         """Read an open operation."""
         return read_stored(found, Operation.from_bytes, _operation_key)
 
-    def _ended(self, found: Record) -> EndedOperation:
+    def read_ended(self, found: Record) -> EndedOperation:
+        """Read how an operation ended."""
         return read_stored(found, EndedOperation.from_bytes, ended_key).record
 
 

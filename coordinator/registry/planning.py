@@ -12,12 +12,18 @@ from datetime import datetime, timedelta
 from pliska.coordinator.registry.aliases import AliasState
 from pliska.coordinator.registry.digest import Digest
 from pliska.coordinator.registry.document import timestamp
-from pliska.coordinator.registry.errors import AliasMovedError, NotFoundError, RefusedError
+from pliska.coordinator.registry.errors import (
+    AliasMovedError,
+    IntegrityError,
+    NotFoundError,
+    RefusedError,
+)
 from pliska.coordinator.registry.history import Canary
 from pliska.coordinator.registry.namespace import Namespace
 from pliska.coordinator.registry.operations import EndedOperation, Operation, Phase
 from pliska.coordinator.registry.policy import Decision, Verdict, decide
 from pliska.coordinator.registry.requests import PromoteRequest, Request, RollbackRequest
+from pliska.coordinator.registry.schema import schema_changes, summary
 from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord
 
 
@@ -54,7 +60,8 @@ class Planner:
 
         Raises:
             NotFoundError: No such model, version or alias.
-            RefusedError: The policy does not allow it.
+            RefusedError: The policy does not allow it, or the target is another kind of
+                model than what the alias points at.
             AliasMovedError: The alias is not at the expected generation.
             IntegrityError: The alias, its history or the target version is damaged.
         """
@@ -65,14 +72,32 @@ class Planner:
         ended = parts.operations.ended(request.model, request.alias) if is_rollback else ()
         plan = make_plan(parts.now(), self._driver, request, state, versions, ended)
         if plan.operation is not None:
-            self._verify(versions[plan.operation.target].record)
+            target = versions[plan.operation.target].record
+            self._verify(target)
+            is_promotion = isinstance(request, PromoteRequest) and not request.allow_schema_change
+            if is_promotion and state.version is not None:
+                self._check_schema(versions[state.version].record, target)
         return plan
 
     def _verify(self, record: VersionRecord) -> None:
+        self._parts.marks.newest(record)
         digest = record.complete_manifest_digest()
         if digest not in self._verified:
             self._parts.verifier.every_byte(record)
             self._verified.add(digest)
+
+    def _check_schema(self, before: VersionRecord, after: VersionRecord) -> None:
+        """Refuse to put another kind of model in the place of what is served."""
+        read = self._parts.verifier.manifest
+        try:
+            changes = schema_changes(read(before), read(after))
+        except IntegrityError as error:
+            changes = (f"the tensors of {before.name} cannot be read for comparison: {error}",)
+        if changes:
+            raise RefusedError(
+                f"{after.name} does not fit in the place of {before.name}: {summary(changes)}; "
+                "--allow-schema-change points the alias at it all the same"
+            )
 
 
 def make_plan(

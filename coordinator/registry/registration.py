@@ -13,12 +13,13 @@ from pliska.coordinator.registry.blobs import Blobs, hash_tensor
 from pliska.coordinator.registry.errors import NotFoundError, RegistryConflictError
 from pliska.coordinator.registry.lineage import Lineage
 from pliska.coordinator.registry.manifest import Manifest, TensorEntry
+from pliska.coordinator.registry.marks import marked, next_mark
 from pliska.coordinator.registry.signatures import sign_version, signer_ids
 from pliska.coordinator.registry.sweeps import Sweeps
 from pliska.coordinator.registry.tensor import Tensor
 from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord, Versions
 from pliska.coordinator.wire.signing import Signer
-from pliska.locks import ConflictError, OutcomeUnknownError
+from pliska.locks import Change, ConflictError, OutcomeUnknownError
 
 ATTEMPTS_MAX = 20
 
@@ -79,11 +80,11 @@ class Registrar:
             at_rest = self.sweeps.rest()  # before the first file is looked at
             for entry in manifest.tensors:
                 self.blobs.put_tensor(tensors[entry.name], entry.digest)
-            wanted = self._wanted(stored, manifest, signer)
+            wanted, also = self._wanted(stored, manifest, signer)
             if wanted == stored.record:
                 return Registration(wanted, created=False)
             try:
-                self.versions.replace(stored, wanted, unless=[at_rest])
+                self.versions.replace(stored, wanted, unless=[at_rest], also=also)
             except (ConflictError, OutcomeUnknownError):
                 continue  # again: somebody else completed it, or we did, or files were removed
             return Registration(wanted, created=stored.record.state is State.PENDING)
@@ -91,19 +92,25 @@ class Registrar:
 
     def _wanted(
         self, stored: StoredVersion, manifest: Manifest, signer: Signer | None
-    ) -> VersionRecord:
-        """Return the record as it should be: READY, and signed where a key is given."""
-        record = stored.record
+    ) -> tuple[VersionRecord, list[Change]]:
+        """Return the record as it should be: READY, and signed where a key is given.
+
+        And what is written with it: its first mark, where it becomes READY by this.
+        """
+        record, also = stored.record, list[Change]()
         if record.state is State.PENDING:
             record = dataclasses.replace(
                 record,
-                state=State.READY,
                 manifest_digest=self.blobs.put_manifest(manifest),
                 parent=manifest.lineage.parent,
                 registered_at=self.registered_at,
                 registered_by=self.registered_by,
             )
+            mark = next_mark(
+                record, State.READY, actor=self.registered_by, reason="", at=self.registered_at
+            )
+            record, also = marked(record, mark), [mark.creation()]
         if signer is not None and signer.key_id not in signer_ids(record):
             signature = sign_version(record, signer)
             record = dataclasses.replace(record, signatures=(*record.signatures, signature))
-        return record
+        return record, also

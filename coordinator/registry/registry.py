@@ -12,15 +12,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pliska.coordinator.registry.aliases import AliasState
+from pliska.coordinator.registry.blobs import Blobs
 from pliska.coordinator.registry.canaries import CanaryResult, CanaryRun
 from pliska.coordinator.registry.canary_steps import CanaryPlan
+from pliska.coordinator.registry.difference import Difference, difference
 from pliska.coordinator.registry.document import timestamp
 from pliska.coordinator.registry.driver import Driver, Tell, silent
 from pliska.coordinator.registry.errors import NotFoundError
+from pliska.coordinator.registry.events import Events, Scope
 from pliska.coordinator.registry.history import HistoryEntry
+from pliska.coordinator.registry.housekeeping import Housekeeping
+from pliska.coordinator.registry.inspection import Inspector
 from pliska.coordinator.registry.lineage import Lineage
 from pliska.coordinator.registry.loading import LoadedModel
 from pliska.coordinator.registry.manifest import Manifest
+from pliska.coordinator.registry.marks import Mark
 from pliska.coordinator.registry.metrics import MetricSource, PushedMetrics
 from pliska.coordinator.registry.moves import Move
 from pliska.coordinator.registry.names import Reference, check_alias, check_model
@@ -170,6 +176,14 @@ class Registry:
         """Return how all operations on an alias ended, the first to end first."""
         return self.namespace.operations.ended(check_model(model), check_alias(alias))
 
+    def marks(self, record: VersionRecord) -> tuple[Mark, ...]:
+        """Return every change of a version's state, oldest first.
+
+        Raises:
+            IntegrityError: One was changed or is missing.
+        """
+        return self.namespace.marks.of_version(record)
+
     def resolve(self, reference: Reference) -> VersionRecord:
         """Return the version that a reference names; a bare model means its latest.
 
@@ -213,6 +227,25 @@ class Registry:
     def verify(self, record: VersionRecord) -> None:
         """Read every byte of a version. Raises as `load`."""
         self.namespace.verifier.every_byte(record)
+
+    def difference(self, before: VersionRecord, after: VersionRecord) -> Difference:
+        """Return what changed from one version to another. Raises as `load`."""
+        manifests = self.manifest(before), self.manifest(after)
+        return difference(*manifests, self.namespace.blobs.read_tensor)
+
+    def inspector(self, *, reads_every_byte: bool) -> Inspector:
+        """Return what looks for damage: in the sizes of files, or in all of their bytes."""
+        fault_of = Blobs.digest_fault if reads_every_byte else Blobs.size_fault
+        return Inspector(self.namespace, fault_of)
+
+    def events(self, model: str | None = None, alias: str | None = None) -> Events:
+        """Return what happens to all models, to one, or to one alias of it."""
+        scope = Scope(model and check_model(model), alias and check_alias(alias))
+        return Events(self.namespace, scope)
+
+    def housekeeping(self, actor: str) -> Housekeeping:
+        """Return what marks, pins and removes versions as `actor`."""
+        return Housekeeping(self.namespace, check_actor(actor))
 
     def promote(
         self, request: PromoteRequest, signer: Signer | None = None, tell: Tell = silent

@@ -80,12 +80,15 @@ class PromoteRequest(MoveRequest):
     Attributes:
         version: The version.
         allow_deprecated: Whether it may be DEPRECATED.
+        allow_schema_change: Whether its tensors may have other names, dtypes or shapes
+            than those of the version that the alias points at.
         canary_percent: Give it only so many of a hundred requests, 1 to 99, and
             leave the alias where it is; None to point the alias at it.
     """
 
     version: int
     allow_deprecated: bool = False
+    allow_schema_change: bool = False
     canary_percent: int | None = None
 
     def __post_init__(self) -> None:

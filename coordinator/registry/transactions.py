@@ -14,6 +14,7 @@ from pliska.coordinator.registry.aliases import AliasRecord, StoredAlias, next_e
 from pliska.coordinator.registry.document import timestamp
 from pliska.coordinator.registry.history import HistoryEntry
 from pliska.coordinator.registry.keys import Keys
+from pliska.coordinator.registry.marks import Mark, marked, next_mark
 from pliska.coordinator.registry.operations import (
     EndedOperation,
     Ending,
@@ -24,7 +25,7 @@ from pliska.coordinator.registry.operations import (
     ended_key,
 )
 from pliska.coordinator.registry.protocol import Decision, Situation, Verdict, decide_superseded
-from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord
+from pliska.coordinator.registry.versions import State, StoredVersion
 from pliska.locks import Absent, Change, Check, Create
 
 _ENDINGS: Mapping[Verdict, Ending] = {
@@ -162,14 +163,23 @@ def _move(
         step.checks.append(stored.unmodified)
         is_quarantined = stored.record.version in operation.quarantines
         if is_quarantined and stored.record.state in (State.READY, State.DEPRECATED):
-            step.changes.append(stored.replaced_by(_quarantined(stored, entry)))
+            mark = _quarantine(stored, entry)
+            step.changes.append(stored.replaced_by(marked(stored.record, mark)))
+            step.changes.append(mark.creation())
 
 
-def _quarantined(stored: StoredVersion, entry: HistoryEntry) -> VersionRecord:
+def _quarantine(stored: StoredVersion, entry: HistoryEntry) -> Mark:
     reason = f"rolled back by generation {entry.gen} of {entry.alias!r}"
     if entry.reason:
         reason = f"{reason}: {entry.reason}"
-    return dataclasses.replace(stored.record, state=State.QUARANTINED, state_reason=reason)
+    return next_mark(
+        stored.record,
+        State.QUARANTINED,
+        actor=entry.actor,
+        reason=reason,
+        at=entry.at,
+        op_id=entry.op_id,
+    )
 
 
 def _occupy(step: Transaction, now: datetime, situation: Situation, operation: Operation) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pliska.coordinator.registry.digest import Digest
+from pliska.coordinator.registry.digest import NO_DIGEST, Digest
 from pliska.coordinator.registry.document import canonical_bytes, read_document
 from pliska.coordinator.registry.errors import (
     IntegrityError,
@@ -78,6 +78,8 @@ class VersionRecord:
         registered_at: UTC time, ISO 8601.
         registered_by: Who registered it.
         signatures: Base64 of signed `VersionStatement`s, one a key.
+        marks: How often its state was changed (see `marks`); 0 while PENDING.
+        mark_hash: Hash of the newest of those marks.
     """
 
     namespace: str
@@ -93,6 +95,8 @@ class VersionRecord:
     registered_at: str
     registered_by: str
     signatures: tuple[str, ...] = ()
+    marks: int = 0
+    mark_hash: Digest = NO_DIGEST
 
     @property
     def name(self) -> str:
@@ -126,6 +130,8 @@ class VersionRecord:
                 "registered_at": self.registered_at,
                 "registered_by": self.registered_by,
                 "signatures": list(self.signatures),
+                "marks": self.marks,
+                "mark_hash": self.mark_hash,
             }
         )
 
@@ -148,6 +154,8 @@ class VersionRecord:
             registered_at=document.text("registered_at"),
             registered_by=document.text("registered_by"),
             signatures=document.texts("signatures", SIGNATURES_MAX),
+            marks=document.integer("marks"),
+            mark_hash=document.digest("mark_hash"),
         )
         document.finish()
         if (record.manifest_digest is None) != (record.state is State.PENDING):
@@ -182,13 +190,17 @@ class Versions:
         records = self._backend.list(self._keys.versions(model)).records
         if not records:
             raise NotFoundError(f"no model {model!r} in namespace {self._namespace!r}")
-        stored = map(self._stored, records)
+        stored = map(self.stored, records)
         return {found.record.version: found for found in sorted(stored, key=lambda s: s.key)}
+
+    def newest(self, model: str) -> int:
+        """Return the newest number that was given out; 0 where there is no such model."""
+        return self._newest(self._backend.get(self._keys.model(model)))
 
     def find(self, model: str, version: int) -> StoredVersion | None:
         """Return one version, or None."""
         found = self._backend.get(self._keys.version(model, version))
-        return None if found is None else self._stored(found)
+        return None if found is None else self.stored(found)
 
     def with_content(self, model: str, content_id: Digest) -> StoredVersion | None:
         """Return the version that has this content, or None."""
@@ -234,14 +246,19 @@ class Versions:
         raise RegistryConflictError(f"{model}: no number after {ATTEMPTS_MAX} tries; try again")
 
     def replace(
-        self, stored: StoredVersion, record: VersionRecord, unless: Sequence[Check] = ()
+        self,
+        stored: StoredVersion,
+        record: VersionRecord,
+        *,
+        unless: Sequence[Check] = (),
+        also: Sequence[Change] = (),
     ) -> None:
-        """Compare and set.
+        """Compare and set, together with other changes.
 
         Raises:
             ConflictError: It changed meanwhile, or one of the checks of `unless` fails.
         """
-        self._backend.transact([stored.unmodified, *unless], [stored.replaced_by(record)])
+        self._backend.transact([stored.unmodified, *unless], [stored.replaced_by(record), *also])
 
     def delete_content(self, stored: StoredVersion, record: VersionRecord) -> None:
         """Replace the record, and let its content be registered again under a new number.
@@ -289,7 +306,8 @@ class Versions:
             raise IntegrityError(f"{head.key}: is the record of another model")
         return newest
 
-    def _stored(self, found: Record) -> StoredVersion:
+    def stored(self, found: Record) -> StoredVersion:
+        """Read the record of a version."""
         return read_stored(found, VersionRecord.from_bytes, self._key_of)
 
     def _key_of(self, record: VersionRecord) -> str:

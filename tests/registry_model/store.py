@@ -146,7 +146,7 @@ def sight_of(store: Store) -> Sight:
         elif key.startswith(KEYS.versions(MODEL)):
             record = _version(value)
             versions[record.version] = _stored(record, key)
-        else:
+        elif not key.startswith(KEYS.marks(MODEL)):  # what a mark says is in its version too
             lives.append(_life(value))
     return Sight(alias, operation, tuple(history), tuple(ended), versions, tuple(lives))
 

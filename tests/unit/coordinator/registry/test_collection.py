@@ -99,17 +99,17 @@ def test_the_same_content_can_be_registered_again_under_a_new_number(desk) -> No
 def test_a_version_that_an_alias_came_to_point_at_meanwhile_is_put_back(desk, monkeypatch) -> None:
     desk.register(1, 2)
     sweeper = collector(desk)
-    mark = Collector._mark
+    announce = Collector._announce
 
     def promote_first(self, stored):
-        marked = mark(self, stored)
-        # The move read the version before it was marked, and its transaction came first.
-        ready = dataclasses.replace(marked.record, state=State.READY)
-        self._parts.versions.replace(marked, ready)
+        announced = announce(self, stored)
+        # The move read the version before it was announced, and its transaction came first.
+        ready = dataclasses.replace(announced.record, state=State.READY)
+        self._parts.versions.replace(announced, ready)
         desk.promote(1)
-        return mark(self, self._stored(stored.record))
+        return announce(self, self._stored(stored.record))
 
-    monkeypatch.setattr(Collector, "_mark", promote_first)
+    monkeypatch.setattr(Collector, "_announce", promote_first)
     assert why(sweeper.collect(), 1) == "what 'prod' points at"
     assert states(desk)[1] is State.READY
     desk.registry.load(Reference.parse("digits@prod"))
@@ -170,10 +170,10 @@ def test_a_sweeper_whose_time_is_over_removes_nothing_more(desk) -> None:
         sweep.renew()
 
 
-def test_a_collector_that_died_after_marking_is_finished_by_the_next(desk) -> None:
+def test_a_collector_that_died_half_way_is_finished_by_the_next(desk) -> None:
     desk.register(1, 2)
     first = collector(desk)
-    first._mark(desk.registry.namespace.versions.find("digits", 1))
+    first._announce(desk.registry.namespace.versions.find("digits", 1))
     assert states(desk)[1] is State.DELETING
     assert gone(collector(desk, Retention()).collect()) == [1]
     assert states(desk)[1] is State.DELETED
