@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from pliska.coordinator.commands import model_canary, model_moves
+from pliska.coordinator.commands import model_canary, model_moves, model_publication
 from pliska.coordinator.commands.model_options import (
     ActorOption,
     ModelArgument,
@@ -120,6 +120,8 @@ app.command()(model_moves.abort)
 app.command()(model_moves.resume)
 app.command()(model_moves.approve)
 app.command()(model_canary.metric)
+app.command()(model_publication.publish)
+app.command()(model_publication.adopt)
 
 
 @app.command()

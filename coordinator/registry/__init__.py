@@ -8,6 +8,7 @@ from pliska.coordinator.registry.errors import (
     AliasMovedError,
     DeadlinePassedError,
     DegradedError,
+    DestinationError,
     IntegrityError,
     MoveUnknownError,
     NotFoundError,
@@ -38,6 +39,7 @@ from pliska.coordinator.registry.operations import (
     Wait,
 )
 from pliska.coordinator.registry.protocol import Situation
+from pliska.coordinator.registry.publication import Publication, Receipt
 from pliska.coordinator.registry.registration import Registration
 from pliska.coordinator.registry.registry import Registry
 from pliska.coordinator.registry.requests import PromoteRequest, RollbackRequest
@@ -58,6 +60,7 @@ __all__ = [
     "Cause",
     "DeadlinePassedError",
     "DegradedError",
+    "DestinationError",
     "EndedOperation",
     "Ending",
     "Finding",
@@ -81,7 +84,9 @@ __all__ = [
     "Phase",
     "PrometheusMetrics",
     "PromoteRequest",
+    "Publication",
     "PushedMetrics",
+    "Receipt",
     "Reference",
     "RefusedError",
     "Registration",

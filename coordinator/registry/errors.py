@@ -12,6 +12,7 @@ RegistryError
 ├── AbortedError           an operation was called off: the alias was not moved
 ├── DegradedError          the alias was moved, and too few nodes serve it
 ├── DeadlinePassedError    what was waited for did not come in time
+├── DestinationError       what a version is published to is unreachable, or failed
 ├── NotServingError        a serving process has no model that it may serve now
 └── MoveUnknownError       the answer was lost: the alias may or may not have moved
 
@@ -108,6 +109,12 @@ class DeadlinePassedError(RegistryError):
     """What was waited for did not come in time; nothing was changed by waiting."""
 
     exit_code = 6
+
+
+class DestinationError(RegistryError):
+    """What a version is published to, or read from, is unreachable or failed; try again."""
+
+    exit_code = 8
 
 
 class NotServingError(RegistryError):
