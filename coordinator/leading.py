@@ -60,7 +60,7 @@ SPARE_MEMBERS = 8
 EVALUATION_PATIENCE_S = 60.0
 """How long one wait for a version lasts before it is begun anew."""
 LINGER_S = 5.0
-"""How long a finished job waits for its workers to fetch the last version."""
+"""How long a finished job waits for its standbys and workers to fetch what came last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,12 +335,14 @@ class Leading:
             log.info("version=%d accuracy=%.4f", published.version, accuracy)
 
     async def _linger(self) -> None:
-        """Give the workers time to learn that the job is finished.
+        """Give standbys time to fetch the last rounds, and workers to learn that they are over.
 
-        Who takes over a finished job does not know who has yet to learn it.
+        Whoever comes later finds nobody to fetch from. Who takes over a finished
+        job does not know who has yet to learn it.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER_S):
+                await self._copies.caught_up()
                 while self._was_finished or self.members.present():
                     self._somebody_left.clear()
                     await self._somebody_left.wait()

@@ -34,6 +34,9 @@ class Copies(Protocol):
             NotReplicatedError: It is about to end, and they still do not.
         """
 
+    async def caught_up(self) -> None:
+        """Return when every standby that is there holds all that was sent."""
+
     def hurry(self) -> None:
         """Wait no longer than a moment from now on. From the event loop."""
 
@@ -55,6 +58,9 @@ class NoCopies:
         """Copy nothing."""
 
     def wait(self, commit: Commit) -> None:
+        """Wait for nobody."""
+
+    async def caught_up(self) -> None:
         """Wait for nobody."""
 
     def hurry(self) -> None:

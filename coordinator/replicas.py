@@ -135,6 +135,15 @@ class Replicas:
         finally:
             waiting.cancel()
 
+    async def caught_up(self) -> None:
+        """Wait for all that are there, however many are wanted; see `ledger.Copies`."""
+        await asyncio.sleep(0)  # lets in what was sent just before
+        while any(
+            each.state is not ReplicaState.SHARED and each.version < self._newest
+            for each in self._replicas.values()
+        ):
+            await self._changed(LOOK_S)
+
     def hurry(self) -> None:
         """Give up waiting in a moment; see `ledger.Copies`."""
         self._ends_at = self._now() + LAST_WAIT_S

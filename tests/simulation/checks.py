@@ -27,11 +27,13 @@ def violations(run: Run) -> list[str]:
 def _ends(run: Run) -> Iterator[str]:
     """After the peace the job comes to its end.
 
-    A coordinator that lagged behind may find nobody left to fetch the last rounds
-    from, since who has finished goes: that is a wait, not a loss.
+    Who finishes waits for the standbys that it knows of. One that came back later
+    may find nobody left to fetch the last rounds from: it waits, and leads nothing.
     """
-    if not any(run.ended.get(name) is Phase.FINISHED for name in run.coordinators):
-        yield f"no coordinator finished: {run.ended!r}"
+    for name in run.coordinators:
+        is_needed = name not in run.came_late or len(run.came_late) == len(run.coordinators)
+        if is_needed and run.ended.get(name) is not Phase.FINISHED:
+            yield f"coordinator {name} did not finish: {run.ended.get(name)!r}"
     for name in run.workers:
         if run.ended.get(name) != run.job.rounds.count:
             yield f"worker {name} did not finish: {run.ended.get(name)!r}"

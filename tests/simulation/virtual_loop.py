@@ -236,8 +236,13 @@ def quiet_burial() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-            gc.collect()
+            # Without a loop that refuses, a `finally` block would get a real one, and leave tasks
+            # there that nobody runs.
+            asyncio._set_running_loop(asyncio.AbstractEventLoop())
+            while gc.collect():  # what was buried may have left something to bury
+                pass
     finally:
+        asyncio._set_running_loop(None)
         sys.unraisablehook = hook
 
 

@@ -6,6 +6,7 @@ everything that it does is not. Faults are drawn from the seed.
 
 import asyncio
 import contextlib
+import math
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,7 @@ from pliska.coordinator.duty import Duty
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.leading import Means
+from pliska.coordinator.round_state import Phase
 from pliska.coordinator.server import Server
 from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
@@ -48,6 +50,8 @@ from pliska.trainer.worker import Worker, WorkerOptions
 
 SESSION_S = 2.0
 WORKER_LEASE_S = 4.0
+LATE_S = 5.0
+"""Who is started less than this before another one finishes may not be known to it as a standby."""
 
 
 def key_of(name: str) -> Ed25519PrivateKey:
@@ -95,6 +99,7 @@ class Run:
         committed: Every commit record that ever stood in the store, in order.
         shown: Every version that was handed out, with the digest of its parameters.
         ended: What each process came to.
+        came_late: The coordinators that were started when another one was about to finish.
         disks: Of the coordinators.
         deaths: At writes, in words.
         steps: How many the loop took.
@@ -106,6 +111,7 @@ class Run:
     committed: list[bytes]
     shown: list[tuple[int, str]]
     ended: dict[str, Any]
+    came_late: frozenset[str]
     disks: dict[str, Disk]
     deaths: list[str]
     steps: int
@@ -118,6 +124,8 @@ class World:
     Attributes:
         chance_of_death: At each write to a disk.
         ended: What each process came to, by name; the last one of those it had.
+        began_at: When each process was started last, by name.
+        finished_at: When a coordinator first came to the end of the job.
     """
 
     job: Job
@@ -129,6 +137,8 @@ class World:
     disks: dict[str, Disk] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
     ended: dict[str, Any] = field(default_factory=dict)
+    began_at: dict[str, float] = field(default_factory=dict)
+    finished_at: float = math.inf
     deaths: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -151,6 +161,7 @@ class World:
         """Start a process; a coordinator has the disk that its name had before."""
         main = self._coordinate if name in self.coordinators else self._work
         self.ended.pop(name, None)
+        self.began_at[name] = self.loop.time()
         process = self.processes[name] = Process(self.loop, name)
         process.start(self._run(process, main))
 
@@ -171,6 +182,11 @@ class World:
             self.store.values,
             self.shown,
             self.ended,
+            frozenset(
+                name
+                for name in self.coordinators
+                if self.began_at[name] > self.finished_at - LATE_S
+            ),
             self.disks,
             self.deaths,
             self.loop.steps,
@@ -183,6 +199,8 @@ class World:
             outcome = Failure(repr(error))
         if not process.is_dead:
             self.ended[process.name] = outcome
+            if outcome is Phase.FINISHED:
+                self.finished_at = min(self.finished_at, self.loop.time())
 
     async def _coordinate(self, process: Process) -> Any:
         disk = self.disks.setdefault(process.name, Disk())

@@ -147,6 +147,26 @@ async def test_a_standby_that_joins_late_gets_what_it_missed(stage: Stage) -> No
     assert stage.on_disk() == [commit.record.version for commit in commits]
 
 
+async def test_all_have_caught_up_when_every_standby_that_is_there_has_everything(
+    stage: Stage,
+) -> None:
+    async with stage.sending(0) as replicas:
+        async with stage.listening("c2", stage.standby):
+            await standing(replicas, "c2", "following", 0)
+            commits = [stage.round() for _ in range(3)]
+            for commit in commits[:2]:
+                stage.send(replicas, commit)
+            await replicas.caught_up()
+            assert stage.on_disk() == [1, 2]
+            stage.send(replicas, commits[2])
+            await standing(replicas, "c2", "following", 3)
+            await replicas.caught_up()
+        # It has gone, and is seen to be gone: nobody is left to wait for.
+        stage.send(replicas, stage.round())
+        await replicas.caught_up()
+        assert replicas.status()["standbys"] == []
+
+
 async def test_a_stated_number_waits_for_as_long_as_it_takes(stage: Stage) -> None:
     async with stage.sending(1) as replicas:
         commit = stage.round()
