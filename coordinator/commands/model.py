@@ -12,7 +12,14 @@ from typing import Annotated
 
 import typer
 
-from pliska.coordinator.commands import model_canary, model_moves, model_publication
+from pliska.coordinator.commands import (
+    model_canary,
+    model_diff,
+    model_moves,
+    model_publication,
+    model_upkeep,
+    model_watch,
+)
 from pliska.coordinator.commands.model_options import (
     ActorOption,
     ModelArgument,
@@ -63,8 +70,10 @@ def show(place: Place, reference: ReferenceArgument) -> None:
     with place.open() as registry:
         version = registry.resolve(Reference.parse(reference))
         aliases = alias_names(registry.aliases(version.model), version.version)
-        manifest = None if version.state is State.PENDING else registry.manifest(version)
-    fields = version_fields(version, aliases, manifest)
+        has_files = version.state not in (State.PENDING, State.DELETED)
+        manifest = registry.manifest(version) if has_files else None
+        marks = registry.marks(version)
+    fields = version_fields(version, aliases, manifest, marks)
     if place.is_json:
         show_json(fields)
     else:
@@ -120,6 +129,16 @@ app.command()(model_moves.abort)
 app.command()(model_moves.resume)
 app.command()(model_moves.approve)
 app.command()(model_canary.metric)
+app.command()(model_watch.watch)
+app.command()(model_diff.diff)
+app.command()(model_upkeep.quarantine)
+app.command()(model_upkeep.deprecate)
+app.command()(model_upkeep.reinstate)
+app.command()(model_upkeep.pin)
+app.command()(model_upkeep.unpin)
+app.command()(model_upkeep.pins)
+app.command()(model_upkeep.gc)
+app.command()(model_upkeep.fsck)
 app.command()(model_publication.publish)
 app.command()(model_publication.adopt)
 
@@ -146,8 +165,9 @@ def verify(
     reference: Annotated[
         str, typer.Argument(metavar="MODEL[:N|@ALIAS|@sha256:…]", help="A version; all if bare.")
     ],
+    deep: Annotated[bool, typer.Option("--deep", help="Read every byte of every copy.")] = False,
 ) -> None:
-    """Check records, hash chains, manifests, signatures and every byte of the tensors."""
+    """Check a version's records, hash chains, manifest, signatures and files, in every copy."""
     named = Reference.parse(reference)
     rows = []
     with place.open() as registry:
@@ -156,13 +176,12 @@ def verify(
             registry.aliases(named.model)
         else:
             versions = [registry.resolve(named)]
+        inspector = registry.inspector(reads_every_byte=deep)
         for version in versions:
-            problem = None
-            try:
-                registry.verify(version)
-            except IntegrityError as error:
-                problem = str(error)
-            rows.append({"version": version.name, "is_sound": problem is None, "problem": problem})
+            problems = [problem.what for problem in inspector.version(version)]
+            rows.append({"version": version.name, "is_sound": not problems, "problem": problems})
+    if not deep:
+        _say("the bytes of tensors were not read: --deep reads them")
     show_rows(place.output, "checks", ["version", "is_sound", "problem"], rows)
     damaged = [row["version"] for row in rows if not row["is_sound"]]
     if damaged:

@@ -11,13 +11,14 @@ from pliska.coordinator.registry import (
     NodeRecord,
     Operation,
     Situation,
+    VersionRecord,
 )
 from pliska.coordinator.registry.policy import standing_entries
 
 LOG_COLUMNS = ["alias", "gen", "time", "kind", "from", "to", "actor", "reason", "status", "ending"]
 MOVE_COLUMNS = ["model", "alias", "outcome", "from_version", "to_version", "gen", "quarantined"]
 OPERATION_COLUMNS = ["op_id", "model", "alias", "kind", "phase", "version", "approvals"]
-NODE_COLUMNS = ["node", "gen", "version", "phase", "reason"]
+NODE_COLUMNS = ["node", "gen", "version", "state", "phase", "reason"]
 
 
 def log_rows(
@@ -75,13 +76,15 @@ def move_row(move: Move) -> dict[str, Any]:
     }
 
 
-def status_fields(situation: Situation) -> dict[str, Any]:
+def status_fields(situation: Situation, versions: Sequence[VersionRecord]) -> dict[str, Any]:
     """Return where an alias points and what is under way."""
+    states = {version.version: version.state for version in versions}
     alias = None if situation.alias is None else situation.alias.record
     operation = None if situation.operation is None else situation.operation.record
     return {
         "gen": situation.gen,
         "version": None if alias is None else alias.version,
+        "state": None if alias is None else states.get(alias.version),
         "canary": canary_fields(None if alias is None else alias.canary),
         "moved_by": None if alias is None else alias.actor,
         "is_settled": situation.is_settled,
@@ -108,9 +111,13 @@ def operation_fields(operation: Operation) -> dict[str, Any]:
     }
 
 
-def node_rows(situation: Situation) -> list[dict[str, Any]]:
+def node_rows(situation: Situation, versions: Sequence[VersionRecord]) -> list[dict[str, Any]]:
     """Return what each node serves, and how far it is with the open operation."""
-    return [_node_row(node, situation) for node in situation.nodes]
+    served = {version.manifest_digest: version for version in versions}
+    return [
+        _node_row(node, situation, served.get(node.serving) if node.serving else None)
+        for node in situation.nodes
+    ]
 
 
 def canary_fields(canary: Canary | None) -> dict[str, Any] | None:
@@ -120,18 +127,19 @@ def canary_fields(canary: Canary | None) -> dict[str, Any] | None:
     return {"version": canary.version, "percent": canary.percent}
 
 
-def _node_row(node: NodeRecord, situation: Situation) -> dict[str, Any]:
-    alias = None if situation.alias is None else situation.alias.record
+def _node_row(
+    node: NodeRecord, situation: Situation, serves: VersionRecord | None
+) -> dict[str, Any]:
     operation = None if situation.operation is None else situation.operation.record
     ack = None if operation is None else node.answer_to(operation.op_id)
     is_current = node.serving_gen >= situation.gen
-    serves = alias if alias is not None and node.serving == alias.manifest_digest else None
     phase = "SERVING" if node.serving_gen and is_current else "BEHIND"
     return {
         "node": node.node,
         "incarnation": node.incarnation,
         "gen": node.serving_gen,
         "version": None if serves is None else serves.version,
+        "state": None if serves is None else serves.state,
         "phase": phase if ack is None else ack.answer,
         "reason": (ack.why if ack is not None and ack.why else node.stale) or None,
         "serving": node.serving,

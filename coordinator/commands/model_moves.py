@@ -4,6 +4,7 @@
 """
 
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -53,10 +54,13 @@ from pliska.coordinator.registry import (
     NotFoundError,
     Outcome,
     PromoteRequest,
+    Reference,
     Registry,
     RegistryUsageError,
     RollbackRequest,
     Situation,
+    State,
+    VersionRecord,
     Wait,
 )
 from pliska.coordinator.registry.requests import TIMEOUT_S, Request, new_op_id
@@ -103,6 +107,13 @@ def promote(
     allow_deprecated: Annotated[
         bool, typer.Option("--allow-deprecated", help="Also a version that is DEPRECATED.")
     ] = False,
+    allow_schema_change: Annotated[
+        bool,
+        typer.Option(
+            "--allow-schema-change",
+            help="Also one whose tensors have other names, dtypes or shapes than what is served.",
+        ),
+    ] = False,
     canary: CanaryOption = None,
     guard: GuardOption = None,
     bake: BakeOption = "60s",
@@ -136,6 +147,7 @@ def promote(
         timeout_s=timeout,
         valid_for_s=None if valid_for is None else duration_s(valid_for),
         allow_deprecated=allow_deprecated,
+        allow_schema_change=allow_schema_change,
     )
     if canary is not None:
         options = CanaryOptions(
@@ -242,7 +254,7 @@ def status(
             if situation == Situation(None, None):
                 raise NotFoundError(f"no alias {alias!r} of model {model!r}")
             if situation != shown:
-                _show_status(place, situation)
+                _show_status(place, situation, registry.versions(model))
                 shown = situation
             if not watch or situation.is_settled:
                 return
@@ -293,6 +305,7 @@ def _move(place: Place, request: Request, sign: Path | None, *, dry_run: bool) -
     signer = None if sign is None else load_signer(sign)
     with place.open() as registry:
         try:
+            _warn(registry, request)
             move = registry.plan(request) if dry_run else _carry_out(registry, request, signer)
         except MoveUnknownError as error:
             if place.is_json:
@@ -300,6 +313,15 @@ def _move(place: Place, request: Request, sign: Path | None, *, dry_run: bool) -
             raise
     _show_move(place, move)
     move.check()
+
+
+def _warn(registry: Registry, request: Request) -> None:
+    """Say so where a promotion is to a version that is allowed by an option only."""
+    if not isinstance(request, PromoteRequest) or not request.allow_deprecated:
+        return
+    target = registry.resolve(Reference(request.model, version=request.version))
+    if target.state is State.DEPRECATED:
+        _say(f"{target.name} is DEPRECATED: {target.state_reason}")
 
 
 def _carry_out(registry: Registry, request: Request, signer: Signer | None) -> Move:
@@ -329,8 +351,8 @@ def _show_move(place: Place, move: Move) -> None:
         show_rows(place.output, "moves", MOVE_COLUMNS, [move_row(move)])
 
 
-def _show_status(place: Place, situation: Situation) -> None:
-    fields, nodes = status_fields(situation), node_rows(situation)
+def _show_status(place: Place, situation: Situation, versions: Sequence[VersionRecord]) -> None:
+    fields, nodes = status_fields(situation, versions), node_rows(situation, versions)
     if place.is_json:
         show_json({**fields, "nodes": nodes})
         return

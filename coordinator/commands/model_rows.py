@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pliska.coordinator.registry import AliasState, Manifest, VersionRecord
+from pliska.coordinator.commands.model_upkeep_rows import MARK_COLUMNS, mark_row
+from pliska.coordinator.registry import AliasState, Manifest, Mark, VersionRecord
 from pliska.coordinator.registry.signatures import signer_ids
 from pliska.locks.presentation import OutputFormat, show_rows
 
@@ -35,10 +36,13 @@ def version_row(version: VersionRecord, aliases: Sequence[str]) -> dict[str, Any
 
 
 def version_fields(
-    version: VersionRecord, aliases: Sequence[str], manifest: Manifest | None
+    version: VersionRecord,
+    aliases: Sequence[str],
+    manifest: Manifest | None,
+    marks: Sequence[Mark],
 ) -> dict[str, Any]:
     """Return all that is known of one version; lineage and tensors come from its manifest."""
-    fields = version_row(version, aliases)
+    fields = {**version_row(version, aliases), "marks": [mark_row(mark) for mark in marks]}
     if manifest is None:
         return fields
     tensors = [
@@ -59,10 +63,10 @@ def version_fields(
 
 
 def show_fields(fields: Mapping[str, Any]) -> None:
-    """Print `version_fields` for people: one field a line, then the tensors."""
+    """Print `version_fields` for people: one field a line, then its marks and tensors."""
     lines = []
     for name, value in fields.items():
-        if name == "tensors" and isinstance(value, list):
+        if name in ("marks", "tensors") and isinstance(value, list):
             lines.append({"field": name, "value": len(value)})
         elif isinstance(value, Mapping):
             lines += [
@@ -73,6 +77,7 @@ def show_fields(fields: Mapping[str, Any]) -> None:
         else:
             lines.append({"field": name, "value": value})
     show_rows(OutputFormat.TABLE, "fields", ["field", "value"], lines)
+    show_rows(OutputFormat.TABLE, "marks", MARK_COLUMNS, fields["marks"])
     if isinstance(fields["tensors"], list):
         show_rows(OutputFormat.TABLE, "tensors", ["name", "dtype", "shape"], fields["tensors"])
 

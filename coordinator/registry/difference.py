@@ -43,7 +43,8 @@ class Distance:
     Attributes:
         l2: Length of the difference.
         relative: The same over the length of the older one; infinite where that is zero.
-        largest: Largest absolute difference of two elements.
+        largest: Largest absolute difference of two elements; like the others not a
+            number where an element of either is none.
         cosine: Of the angle between them; None where one of them is zero.
     """
 
@@ -134,10 +135,11 @@ def _distance(before: TensorEntry, after: TensorEntry, read: ReadTensor) -> Dist
         return None
     squares = np.zeros(4)  # of the difference, of each, and their product
     largest = 0.0
-    for a, b in _blocks(old, new):
-        change = b - a
-        squares += (change @ change, a @ a, b @ b, a @ b)
-        largest = max(largest, float(np.max(np.abs(change), initial=0.0)))
+    with np.errstate(invalid="ignore", over="ignore"):  # weights may be infinite, or no numbers
+        for a, b in _blocks(old, new):
+            change = b - a
+            squares += (change @ change, a @ a, b @ b, a @ b)
+            largest = float(np.maximum(largest, np.max(np.abs(change), initial=0.0)))
     return _summary(squares, largest)
 
 

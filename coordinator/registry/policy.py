@@ -212,7 +212,10 @@ def _unfit(
     is_allowed = allow_deprecated and record.state is State.DEPRECATED
     if record.state is not State.READY and not is_allowed:
         why = f" ({record.state_reason})" if record.state_reason else ""
-        return f"version {version} is {record.state}{why}; only READY versions may be pointed at"
+        hint = "; only READY versions may be pointed at"
+        if record.state is State.DEPRECATED:
+            hint = "; it takes --allow-deprecated to point an alias at it"
+        return f"version {version} is {record.state}{why}{hint}"
     tainted = tainted_by(version, versions)
     if tainted is not None:
         return f"version {version} was trained from version {tainted}, which is QUARANTINED"

@@ -33,6 +33,7 @@ from pliska.coordinator.registry.names import Reference, check_alias, check_mode
 from pliska.coordinator.registry.namespace import Namespace
 from pliska.coordinator.registry.open_operations import OpenOperations
 from pliska.coordinator.registry.operations import EndedOperation
+from pliska.coordinator.registry.pins import Pin
 from pliska.coordinator.registry.protocol import Situation
 from pliska.coordinator.registry.registration import Registrar, Registration
 from pliska.coordinator.registry.requests import (
@@ -183,6 +184,11 @@ class Registry:
             IntegrityError: One was changed or is missing.
         """
         return self.namespace.marks.of_version(record)
+
+    def pins(self, model: str) -> tuple[Pin, ...]:
+        """Return which versions of a model are pinned, and why. Raises `NotFoundError`."""
+        self.versions(model)
+        return tuple(self.namespace.pins.of_model(model).values())
 
     def resolve(self, reference: Reference) -> VersionRecord:
         """Return the version that a reference names; a bare model means its latest.
