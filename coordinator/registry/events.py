@@ -104,7 +104,7 @@ class Events:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._parts = namespace
-        self._scope = scope
+        self.scope = scope
         self._clock_s = clock_s
         self._pause = pause
         self._root = f"registry/{namespace.name}/"
@@ -147,17 +147,18 @@ class Events:
         None comes now and then while nothing happens, so that the caller can look
         whether anybody still listens. While the store does not answer, nothing happens.
         """
-        looked_s = -math.inf
+        looked_s = -math.inf  # when all there was had been told
         with closing(self._parts.backend.open_feed()) as feed:
             while True:
                 try:
                     if feed.wait(WAIT_S) or self._clock_s() - looked_s > LOOK_S:
-                        looked_s = self._clock_s()
+                        began_s, looked_s = self._clock_s(), -math.inf
                         for directory in self._directories():
                             feed.follow(directory)
                         for event in self.after(cursor):
                             cursor = event.cursor
                             yield event
+                        looked_s = began_s
                 except StoreUnavailableError as error:
                     _log.warning("no answer: reason=%s", error)
                     self._pause(WAIT_S)
@@ -184,7 +185,7 @@ class Events:
 
     def _directories(self) -> Iterator[str]:
         """Yield the directories that events appear in."""
-        parts, scope = self._parts, self._scope
+        parts, scope = self._parts, self.scope
         for model in parts.versions.models() if scope.model is None else [scope.model]:
             if scope.alias is None:
                 yield parts.keys.marks(model)
