@@ -6,6 +6,8 @@ from services.fixtures import (  # noqa: F401 - pytest finds fixtures and hooks 
     consul,
     consul_binary,
     consul_servers,
+    oci_binary,
+    oci_registry,
     own_consul,
     own_zookeeper,
     own_zookeeper_ensemble,

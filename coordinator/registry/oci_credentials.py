@@ -56,11 +56,13 @@ def _content(file: Path) -> str:
         raise NotFoundError(f"there is no file {file}") from error
     except (OSError, ValueError) as error:
         raise RegistryUsageError(f"cannot read {str(file)!r}: {error}") from error
-    with os.fdopen(descriptor, "rb") as opened:
-        status = os.fstat(opened.fileno())
+    try:
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
             raise RegistryUsageError(f"{file} can be read by others: chmod 600 {file}")
-        content = opened.read(FILE_BYTES_MAX + 1)
+        content = os.read(descriptor, FILE_BYTES_MAX + 1)
+    finally:
+        os.close(descriptor)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -54,6 +54,33 @@ def consul_binary() -> Path:
     return binary
 
 
+def registry_binary() -> Path:
+    """Debian's OCI registry from the cache; downloaded when it is not there.
+
+    It is unpacked, not installed, so that no service of the machine begins to run.
+
+    Raises:
+        ServiceMissingError: apt failed.
+    """
+    binary = CACHE / "docker-registry"
+    with _one_at_a_time():
+        if not binary.exists():
+            with tempfile.TemporaryDirectory(dir=CACHE) as directory:
+                _run("apt-get", "update", "-qq")
+                options = ("-o", "APT::Sandbox::User=root")
+                download = ("apt-get", *options, "download", "-qq", "docker-registry")
+                _run(*download, directory=Path(directory))
+                _unpack(Path(directory), "docker-registry", "usr/bin/docker-registry", binary)
+    return binary
+
+
+def _unpack(directory: Path, package: str, inside: str, binary: Path) -> None:
+    """Take one program out of a package that was downloaded to a directory."""
+    (archive,) = directory.glob(f"{package}_*.deb")
+    _run("dpkg", "-x", str(archive), str(directory / "unpacked"))
+    (directory / "unpacked" / inside).rename(binary)
+
+
 def _download_consul(directory: Path, binary: Path) -> None:
     for needed in ("lists/partial", "cache/archives/partial"):
         (directory / needed).mkdir(parents=True)
@@ -71,9 +98,7 @@ def _download_consul(directory: Path, binary: Path) -> None:
     apt = ["apt-get", *(word for name in options for word in ("-o", f"{name}={options[name]}"))]
     _run(*apt, "update", "-qq")
     _run(*apt, "download", "-qq", "consul", directory=directory)
-    (package,) = directory.glob("consul_*.deb")
-    _run("dpkg", "-x", str(package), str(directory / "unpacked"))
-    (directory / "unpacked/usr/bin/consul").rename(binary)
+    _unpack(directory, "consul", "usr/bin/consul", binary)
 
 
 def _mirror() -> str:

@@ -15,9 +15,11 @@ from typing import TypeVar
 import pytest
 
 from services import consul as consul_service
+from services import oci_registry as oci_service
 from services import zookeeper as zookeeper_service
 from services.consul import ConsulServer
 from services.missing import ServiceMissingError, skip_or_fail
+from services.oci_registry import OciRegistry
 from services.process import ServiceProcess
 from services.zookeeper import ZookeeperServer
 
@@ -49,6 +51,24 @@ def consul_binary() -> Path:
         return consul_service.binary()
     except ServiceMissingError as error:
         skip_or_fail(error)
+
+
+@pytest.fixture(scope="session")
+def oci_binary() -> Path:
+    try:
+        return oci_service.binary()
+    except ServiceMissingError as error:
+        skip_or_fail(error)
+
+
+@pytest.fixture(scope="session")
+def oci_registry(
+    oci_binary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OciRegistry]:
+    """A registry that lets everybody do everything; tests use names of their own in it."""
+    registry = oci_service.start(tmp_path_factory.mktemp("oci"), oci_binary)
+    yield registry
+    registry.process.kill()
 
 
 @pytest.fixture(scope="session")
@@ -141,5 +161,6 @@ def _processes(used: object) -> list[ServiceProcess]:
     return [
         server.process
         for server in servers
-        if isinstance(server, (ZookeeperServer, ConsulServer)) and server.process is not None
+        if isinstance(server, (ZookeeperServer, ConsulServer, OciRegistry))
+        and server.process is not None
     ]
