@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from pliska.coordinator.registry.digest import Digest
 from pliska.coordinator.registry.errors import IntegrityError, RegistryError
-from pliska.coordinator.registry.manifest import Manifest
+from pliska.coordinator.registry.lanes import in_lanes
+from pliska.coordinator.registry.manifest import Manifest, TensorEntry
 from pliska.coordinator.registry.namespace import Namespace
 from pliska.coordinator.registry.versions import VersionRecord
 
@@ -39,7 +40,7 @@ def load_record(
     Args:
         namespace: Where it is.
         record: The version.
-        is_wanted: Asked before each tensor whether to go on.
+        is_wanted: Asked before each tensor and in the end whether to go on, by any thread.
 
     Raises:
         RefusedError: It is PENDING.
@@ -47,11 +48,17 @@ def load_record(
         LoadAbandonedError: It was not wanted any more.
     """
     manifest = namespace.verifier.manifest(record)
-    tensors = {}
-    for entry in manifest.tensors:
+
+    def go_on() -> None:
         if not is_wanted():
             raise LoadAbandonedError(f"{record.name}: nobody wants it any more")
-        tensors[entry.name] = namespace.blobs.read_tensor(entry)
+
+    def read(entry: TensorEntry) -> tuple[str, bytes]:
+        go_on()
+        return entry.name, namespace.blobs.read_tensor(entry)
+
+    tensors = dict(in_lanes(read, manifest.tensors))
+    go_on()
     return LoadedModel(record, manifest, tensors)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pliska.coordinator.registry.blobs import Blobs, hash_tensor
 from pliska.coordinator.registry.errors import NotFoundError, RegistryConflictError
+from pliska.coordinator.registry.lanes import in_lanes
 from pliska.coordinator.registry.lineage import Lineage
 from pliska.coordinator.registry.manifest import Manifest, TensorEntry
 from pliska.coordinator.registry.marks import marked, next_mark
@@ -64,12 +65,14 @@ class Registrar:
         """Store the tensors as a version of the model; see `Registry.register`."""
         if lineage.parent is not None and lineage.parent not in self.versions.of_model(model):
             raise NotFoundError(f"parent: there is no version {lineage.parent} of {model!r}")
+        names = sorted(tensors)
+        digests = in_lanes(hash_tensor, [tensors[name] for name in names])
         manifest = Manifest(
             namespace=self.namespace,
             model=model,
             tensors=tuple(
-                TensorEntry(name, tensors[name].type, hash_tensor(tensors[name]))
-                for name in sorted(tensors)
+                TensorEntry(name, tensors[name].type, digest)
+                for name, digest in zip(names, digests, strict=True)
             ),
             metadata=metadata,
             lineage=lineage,
@@ -78,8 +81,7 @@ class Registrar:
         for _ in range(ATTEMPTS_MAX):
             stored = self.versions.reserve(manifest, self.registered_at, self.registered_by)
             at_rest = self.sweeps.rest()  # before the first file is looked at
-            for entry in manifest.tensors:
-                self.blobs.put_tensor(tensors[entry.name], entry.digest)
+            self._put(manifest, tensors)
             wanted, also = self._wanted(stored, manifest, signer)
             if wanted == stored.record:
                 return Registration(wanted, created=False)
@@ -89,6 +91,11 @@ class Registrar:
                 continue  # again: somebody else completed it, or we did, or files were removed
             return Registration(wanted, created=stored.record.state is State.PENDING)
         raise RegistryConflictError(f"the versions of {model!r} keep changing; try again")
+
+    def _put(self, manifest: Manifest, tensors: Mapping[str, Tensor]) -> None:
+        """Store the tensors, those that are the same once."""
+        different = {entry.digest: tensors[entry.name] for entry in manifest.tensors}
+        in_lanes(lambda pair: self.blobs.put_tensor(pair[1], pair[0]), different.items())
 
     def _wanted(
         self, stored: StoredVersion, manifest: Manifest, signer: Signer | None

@@ -24,7 +24,7 @@ from pliska.coordinator.registry.history import HistoryEntry
 from pliska.coordinator.registry.housekeeping import Housekeeping
 from pliska.coordinator.registry.inspection import Inspector
 from pliska.coordinator.registry.lineage import Lineage
-from pliska.coordinator.registry.loading import LoadedModel
+from pliska.coordinator.registry.loading import LoadedModel, load_record
 from pliska.coordinator.registry.manifest import Manifest
 from pliska.coordinator.registry.marks import Mark
 from pliska.coordinator.registry.metrics import MetricSource, PushedMetrics
@@ -211,12 +211,7 @@ class Registry:
             RefusedError: It is PENDING.
             IntegrityError: Something of it is missing or was changed.
         """
-        record = self.resolve(reference)
-        manifest = self.namespace.verifier.manifest(record)
-        tensors = {
-            entry.name: self.namespace.blobs.read_tensor(entry) for entry in manifest.tensors
-        }
-        return LoadedModel(record, manifest, tensors)
+        return load_record(self.namespace, self.resolve(reference))
 
     def export(self, reference: Reference, path: Path) -> VersionRecord:
         """Write a version as a safetensors file, verified while it is written.

@@ -2,7 +2,8 @@
 
 from pliska.coordinator.registry.blobs import Blobs
 from pliska.coordinator.registry.errors import IntegrityError
-from pliska.coordinator.registry.manifest import Manifest
+from pliska.coordinator.registry.lanes import in_lanes
+from pliska.coordinator.registry.manifest import Manifest, TensorEntry
 from pliska.coordinator.registry.signatures import verify_signatures
 from pliska.coordinator.registry.versions import VersionRecord
 from pliska.coordinator.wire.signing import KeyLookup
@@ -42,5 +43,8 @@ class Verifier:
 
     def every_byte(self, record: VersionRecord) -> None:
         """Read all of the version's files. Raises as `manifest` does, or where a file is bad."""
-        for entry in self.manifest(record).tensors:
-            self._blobs.read_tensor(entry)
+
+        def read(entry: TensorEntry) -> None:
+            self._blobs.read_tensor(entry)  # and let go of it
+
+        in_lanes(read, self.manifest(record).tensors)
