@@ -12,6 +12,7 @@ from pliska.locks import Backend, connect
 from pliska.trainer.demo.processes import Processes
 from services.commands import Commands, Run, Start
 from services.lock_process import LockProcess, NewProcess
+from services.shell import Shell
 
 TESTS = Path(__file__).parents[1]
 PYTHON = Path(sys.executable)
@@ -56,6 +57,12 @@ def commands(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Command
     commands = Commands(request.module.GROUP, tmp_path)
     yield commands
     commands.end()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Runs `pliska model` in an empty folder."""
+    return Shell(tmp_path)
 
 
 @pytest.fixture
