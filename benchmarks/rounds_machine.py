@@ -20,6 +20,7 @@ from pliska.coordinator.round_state import (
     Aggregate,
     Aggregated,
     Answer,
+    Asked,
     Commit,
     Committed,
     Event,
@@ -123,7 +124,10 @@ class _World:
         """Compute a gradient on the newest version."""
         self.idle.discard(worker)
         self.bases[worker] = self.version
-        offer = Offered(worker, LIFE, f"{worker} {self.version}".encode(), self.version + 1)
+        self.feed(Asked(worker))
+        lease = self.state.leases.of(worker)
+        assert lease is not None
+        offer = Offered(worker, LIFE, f"{worker} {self.version}".encode(), self.version + 1, lease)
         turn_s = TURN_S * (self.slower if worker == "w00" else 1)
         self.after(turn_s * self.rng.uniform(1, 1 + JITTER), lambda: self.send(offer))
 
@@ -153,7 +157,7 @@ class _World:
         code = ReplyCode.ACCEPTED
         for effect in step.effects:
             match effect:
-                case Answer(answered):
+                case Answer(code=answered):
                     code = answered
                 case Opened():
                     waiting, self.at_the_door = self.at_the_door, []
@@ -162,12 +166,17 @@ class _World:
                 case Aggregate():
                     self.after(STEP_S, lambda: self.happens(Aggregated()))
                 case Commit():
-                    self.after(STEP_S, lambda: self.happens(Committed()))
+                    self.after(STEP_S, lambda: self.happens(self.committed()))
                 case Publish():
                     self.version += 1
                     for worker in sorted(self.idle):
                         self.begin(worker)
         return code
+
+    def committed(self) -> Committed:
+        sealed, cursor = self.state.sealed, self.state.leases.cursor
+        assert sealed is not None
+        return Committed(cursor.settle(slot.offer.lease for slot in sealed.slots.values()))
 
     def happens(self, event: Event) -> None:
         self.feed(event)

@@ -103,7 +103,7 @@ def _worker(lead: Lead, number: int, slower: float) -> Worker:
         name=name,
         directory=lead.directory,
         computation=computation,
-        source=Slow(HonestSource(computation, name), turn_s),
+        source=Slow(HonestSource(computation), turn_s),
         signer=lead.signer(name),
         options=WorkerOptions(60.0),
     )

@@ -72,7 +72,7 @@ def recompute(
         except NotKeptError:
             # Against itself: whether it is equal, its root tells all the same.
             computation.parameters[:] = parameters
-            own = computation.gradient(header.round, header.worker).numpy()
+            own = computation.gradient(header.lease).numpy()
             is_equal = compare(computation, parameters, header, own).is_equal
             yield Recomputed(
                 header,

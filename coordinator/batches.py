@@ -1,29 +1,42 @@
-"""Which examples a worker reads in a round: the same answer in every process and every life.
+"""Which examples are behind a lease: the same answer in every process and every life.
 
-A batch depends only on (seed, round, worker), so a worker that restarts in the
-middle of a round computes, and signs, the same gradient again, and whoever
-audits it can draw the same batch.
+The training set is gone through in passes, each in an order of its own, which is
+drawn from the job's seed. A pass is cut into batches; lease n is batch n of all
+passes one after the other. So whoever holds the lease computes, and signs, the
+same gradient, and whoever audits it draws the same batch.
 """
+
+from functools import lru_cache
 
 import torch
 
 from pliska.coordinator.wire.seed import derive_seed
 
 
-def batch_indices(
-    seed: int, round_number: int, worker: str, size: int, examples: int
-) -> torch.Tensor:
-    """Draw a batch.
+def batches_in_pass(size: int, examples: int) -> int:
+    """Return into how many batches the training set is cut; the last one may be smaller."""
+    return -(-examples // size)
+
+
+def batch_indices(seed: int, lease: int, size: int, examples: int) -> torch.Tensor:
+    """Return the batch behind a lease.
 
     Args:
         seed: The job's seed.
-        round_number: The round that the gradient is for.
-        worker: The worker's name.
-        size: Examples in the batch.
-        examples: Examples in the training set.
+        lease: 0 or more.
+        size: Examples in a batch.
+        examples: Examples in the training set, at least one.
 
     Returns:
-        int64 [min(size, examples)], distinct, in the order drawn.
+        int64 [size], distinct, in the order drawn; fewer in the last batch of a
+        pass. Not to be changed.
     """
-    generator = torch.Generator().manual_seed(derive_seed("batch", seed, round_number, worker))
-    return torch.randperm(examples, generator=generator)[:size]
+    pass_number, place = divmod(lease, batches_in_pass(size, examples))
+    return _order(seed, pass_number, examples)[place * size : (place + 1) * size]
+
+
+@lru_cache(maxsize=2)
+def _order(seed: int, pass_number: int, examples: int) -> torch.Tensor:
+    """Draw the order of one pass, int64 [examples]; two are at hand, for leases given back."""
+    generator = torch.Generator().manual_seed(derive_seed("pass", seed, pass_number))
+    return torch.randperm(examples, generator=generator)

@@ -18,6 +18,7 @@ from pliska.coordinator.donor_client import DonorClient
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ProtocolError
 from pliska.coordinator.wire import Buffer, ClientResponse, Reply, ReplyCode, Signer, WireError
+from pliska.coordinator.wire.encoding import U64_MAX
 from pliska.coordinator.wire.http_client import HttpClient
 from pliska.coordinator.wire.messages import PROTOCOL, Hello
 from pliska.coordinator.wire.tls import client_context
@@ -29,6 +30,7 @@ __all__ = [
     "JobDirectory",
     "Leader",
     "Membership",
+    "NothingNewer",
     "ProtocolError",
     "Version",
     "job_snapshot",
@@ -67,6 +69,8 @@ class Version:
         mode_epoch: Of the mode in force; a gradient is signed for it.
         digest: Root of the hash tree that the parameters must have.
         is_final: No round follows.
+        lease: Of the batch that the worker is to compute on; None where it has
+            none yet.
     """
 
     version: int
@@ -74,6 +78,19 @@ class Version:
     mode_epoch: int
     digest: bytes
     is_final: bool
+    lease: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NothingNewer:
+    """There is no newer version yet.
+
+    Attributes:
+        lease: Of the batch that the worker is to compute on, where it wanted one
+            and has one.
+    """
+
+    lease: int | None
 
 
 class CoordinatorClient:
@@ -146,17 +163,23 @@ class CoordinatorClient:
         """End the membership, so that no round waits for this worker."""
         return _reply(await self._post("leave", membership))
 
-    async def members(self, membership: Membership) -> tuple[str, ...]:
-        """Return the names of the live workers."""
+    async def members(self, membership: Membership) -> dict[str, int | None]:
+        """Return the live workers, each with the lease of its next gradient if it has one."""
         response = await self._get("members", membership)
         workers = _object(response.body).get("workers")
-        if not isinstance(workers, list):
+        if not isinstance(workers, dict):
             raise ProtocolError("the coordinator's list of workers is malformed")
-        return tuple(str(worker) for worker in workers)
+        return {worker: _lease(lease) for worker, lease in workers.items()}
 
     async def model(
-        self, membership: Membership, after: int, wait_s: float, into: memoryview
-    ) -> Version | Reply | None:
+        self,
+        membership: Membership,
+        after: int,
+        wait_s: float,
+        into: memoryview,
+        *,
+        wants_lease: bool = False,
+    ) -> Version | NothingNewer | Reply:
         """Download the last committed version if it is newer than `after`.
 
         Args:
@@ -164,15 +187,18 @@ class CoordinatorClient:
             after: A version; -1 for any.
             wait_s: How long the coordinator may wait for a newer one.
             into: 4 d bytes that the parameters are received in.
+            wants_lease: Wait no longer once the worker has a lease.
 
         Returns:
-            The version, None when there is no newer one yet, or a reply that
-            says why there is none for this caller.
+            The version, or that there is no newer one yet, or a reply that says
+            why there is none for this caller.
         """
         path = f"model?{routes.AFTER}={after}&{routes.WAIT_S}={wait_s}"
+        if wants_lease:
+            path += f"&{routes.LEASE}={routes.WANTED}"
         response = await self._get(path, membership, timeout_s=wait_s + CALL_TIMEOUT_S, into=into)
         if response.status == 204:
-            return None
+            return NothingNewer(_data_lease(response))
         if response.status != 200:
             return _reply(response)
         if len(response.body) != len(into):
@@ -274,7 +300,19 @@ def _version(response: ClientResponse) -> Version:
         mode_epoch=_header(response, routes.MODE_EPOCH, int),
         digest=_header(response, "etag", lambda tag: bytes.fromhex(tag.strip('"'))),
         is_final=_header(response, routes.FINAL, str) == "yes",
+        lease=_data_lease(response),
     )
+
+
+def _data_lease(response: ClientResponse) -> int | None:
+    is_there = routes.DATA_LEASE in response.headers
+    return _lease(_header(response, routes.DATA_LEASE, int)) if is_there else None
+
+
+def _lease(value: object) -> int | None:
+    if value is None or (type(value) is int and 0 <= value <= U64_MAX):
+        return value
+    raise ProtocolError(f"the coordinator names the lease {str(value)[:100]!r}")
 
 
 def _reply(response: ClientResponse) -> Reply:

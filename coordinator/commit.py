@@ -6,16 +6,19 @@ coordination store; each is kept in the update log with its aggregate. This
 module neither stores nor decides: see `update_log` and `recovery`.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, ClassVar
 
 from pliska.coordinator.annex import NO_ANNEX
 from pliska.coordinator.attendance import NOBODY_ASKED, Attendance
+from pliska.coordinator.data_leases import DataCursor
 from pliska.coordinator.errors import DamagedStateError
 from pliska.coordinator.standing import STANDINGS_MAX, Conviction, StandingChange
 from pliska.coordinator.wire.encoding import Digest, Length, Name, Unique
-from pliska.coordinator.wire.errors import WireError
+from pliska.coordinator.wire.errors import MalformedError, WireError
 from pliska.coordinator.wire.job import WORKERS_MAX
 from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX
 from pliska.coordinator.wire.signing import (
@@ -33,6 +36,8 @@ PARAMETERS_MAX = 64
 """Parameters of one rule."""
 CONVICTIONS_MAX = 64
 """Convictions that one record takes in; more wait for the next one."""
+_REFUSED = "refused"
+"""`aggregation.Verdict.REFUSED`, which is not imported since that takes torch."""
 GENESIS = bytes(32)
 """Stands for the digest of the record before the first one."""
 
@@ -42,6 +47,7 @@ class Contribution:
     """What became of one worker's gradient in the round.
 
     Attributes:
+        lease: Of the batch that it is the gradient of.
         payload_root: Root of the hash tree in the worker's signed header.
         verdict: `kept`, `outvoted` or `refused`, as the rule reports it.
         weight: Its share of the aggregate, 0 to 1.
@@ -57,6 +63,7 @@ class Contribution:
 
     worker: Name
     incarnation: Unique
+    lease: int
     payload_root: Digest
     verdict: Name
     weight: float
@@ -66,6 +73,11 @@ class Contribution:
     lag: int = 0
     damping: float = 1.0
     buffer: int | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it had its say, whatever weight the rule gave it."""
+        return self.verdict != _REFUSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +94,7 @@ class CommitRecord:
         rule: Name of the rule, with `rule_parameters` as (name, JSON value),
             sorted by name.
         contributions: Sorted by worker.
+        cursor: Which batches of the training data are done after the round.
         learning_rate: Of the step.
         seed: Of the round.
         aggregate_digest: Root of the hash tree over the aggregate's float32 bytes.
@@ -109,6 +122,7 @@ class CommitRecord:
         tuple[tuple[Name, Annotated[str, Length(1, 256)]], ...], Length(0, PARAMETERS_MAX)
     ]
     contributions: Annotated[tuple[Contribution, ...], Length(0, WORKERS_MAX)]
+    cursor: DataCursor
     learning_rate: float
     seed: int
     aggregate_digest: Digest
@@ -213,6 +227,22 @@ class Commit:
         return self.signed.to_bytes()
 
 
+def cursor_after(cursor: DataCursor, contributions: Iterable[Contribution]) -> DataCursor:
+    """Return the data cursor after a round with these contributions.
+
+    What the rule gave no weight has had its say and is done; what was refused for
+    its content has not, and its batch is leased again.
+
+    Raises:
+        MalformedError: A batch counts twice, or one that nobody can have leased.
+    """
+    counted = [each.lease for each in contributions if each.is_counted]
+    twice = [lease for lease, n in Counter(counted).items() if n > 1 or cursor.is_done(lease)]
+    if twice:
+        raise MalformedError(f"the batch of lease {min(twice)} is counted twice")
+    return cursor.settle(counted)
+
+
 def break_in_chain(previous: Commit | None, record: CommitRecord) -> str | None:
     """Say why `record` does not follow `previous`, or return None where it does.
 
@@ -223,7 +253,7 @@ def break_in_chain(previous: Commit | None, record: CommitRecord) -> str | None:
     if previous is None:
         if record.previous != GENESIS or record.version != 1:
             return f"version {record.version} is not the first of its chain"
-        return None
+        return _break_in_data(DataCursor(), record)
     before = previous.record
     if record.previous != previous.digest:
         return (
@@ -240,4 +270,15 @@ def break_in_chain(previous: Commit | None, record: CommitRecord) -> str | None:
         return (
             f"version {record.version} starts from other parameters than version {before.version}"
         )
-    return None
+    return _break_in_data(before.cursor, record)
+
+
+def _break_in_data(before: DataCursor, record: CommitRecord) -> str | None:
+    """Say why a record's data cursor does not follow from its contributions."""
+    try:
+        follows = cursor_after(before, record.contributions)
+    except MalformedError as error:
+        return f"version {record.version}: {error}"
+    if record.cursor == follows:
+        return None
+    return f"version {record.version} has another data cursor than follows from its contributions"

@@ -1,4 +1,4 @@
-"""One worker's arithmetic: parameters in, gradient of its batch out.
+"""One worker's arithmetic: parameters and a lease in, gradient of its batch out.
 
 A worker computes its own gradient; a coordinator, or whoever audits, computes it
 again to compare (docs/adr/0002). Not safe for two threads at once.
@@ -72,25 +72,22 @@ class Computation:
         """Return the manifest that this worker's gradients have."""
         return manifest_of(self._layout)
 
-    def gradient(
-        self, round_number: int, worker: str, targets: Targets = lambda targets: targets
-    ) -> torch.Tensor:
-        """Differentiate the loss of a worker's batch at the present parameters.
+    def gradient(self, lease: int, targets: Targets = lambda targets: targets) -> torch.Tensor:
+        """Differentiate the loss of a lease's batch at the present parameters.
 
         What the module draws at random (dropout) and what the data draws
-        (augmentation) follows from job, round and worker, as the batch does: the
-        same numbers come out in every life of the worker, and in an audit.
+        (augmentation) follows from job and lease, as the batch does: the same
+        numbers come out whoever computes them, and in an audit.
 
         Args:
-            round_number: The round that the gradient is for.
-            worker: Whose batch; a worker's own name, unless it colludes.
+            lease: Which batch; a worker's own, unless it colludes.
             targets: Changes the targets of the batch.
 
         Returns:
             float32 [d], in the layout's order; new memory.
         """
-        with seeded(derive_seed("gradient", self.job.seed, round_number, worker)):
-            inputs, wanted = self._batch(round_number, worker)
+        with seeded(derive_seed("gradient", self.job.seed, lease)):
+            inputs, wanted = self._batch(lease)
             self._module.train()
             self._module.zero_grad(set_to_none=True)
             torch.autograd.backward(self._loss(self._module(inputs), targets(wanted)))
@@ -101,8 +98,8 @@ class Computation:
             }
         )
 
-    def _batch(self, round_number: int, worker: str) -> tuple[torch.Tensor, torch.Tensor]:
+    def _batch(self, lease: int) -> tuple[torch.Tensor, torch.Tensor]:
         size, examples = self.job.data.batch, self._examples
-        indices = batch_indices(self.job.seed, round_number, worker, size, examples)
+        indices = batch_indices(self.job.seed, lease, size, examples)
         inputs, targets = default_collate([self._train[int(index)] for index in indices])
         return inputs, targets

@@ -9,8 +9,7 @@ when the job is finished, halted, or the leadership is lost.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
 
 from pliska.aggregation import AggregationError, GradientBuffer
 from pliska.coordinator.admission import Acceptable
@@ -29,6 +28,7 @@ from pliska.coordinator.round_state import (
     Aggregate,
     AggregationFailed,
     Answer,
+    Asked,
     Commit,
     Committed,
     Effect,
@@ -48,10 +48,9 @@ from pliska.coordinator.round_state import (
     Tick,
 )
 from pliska.coordinator.stepper import Stepper
+from pliska.coordinator.transfers import Transfers
 from pliska.coordinator.wire import ReplyCode
 from pliska.coordinator.wire.thread import in_thread
-
-ResultT = TypeVar("ResultT")
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +96,7 @@ class RoundDriver:
         self._trail = trail
         self._now = now
         self._effects: asyncio.Queue[Effect | None] = asyncio.Queue()
-        self._transfers: dict[str, asyncio.Task[Any]] = {}
+        self.transfers = Transfers()
         self._closed_at: dict[int, float] = {}
         self._quarantine = quarantine(stepper.standings, (), 0)
         self._opened = asyncio.Event()
@@ -160,6 +159,15 @@ class RoundDriver:
         (answer,) = [effect for effect in self._advance(offer) if isinstance(effect, Answer)]
         return answer
 
+    def lease_of(self, worker: str) -> int | None:
+        """Return the lease of a worker's next gradient; None where it has to wait for one."""
+        self._advance(Asked(worker))
+        return self._state.leases.of(worker)
+
+    def leases(self) -> Mapping[str, int]:
+        """Return the lease of each worker that has one."""
+        return {worker: held.lease for worker, held in self._state.leases.held.items()}
+
     def opens_soon(self) -> bool:
         """Whether it is worth waiting for the next round to open: where rounds wait for nobody."""
         return self._gathering().lag_max > 0 and not self._is_over
@@ -198,39 +206,6 @@ class RoundDriver:
         kept_out = self._quarantine.kept_out
         self._advance(MembersChanged({w: life for w, life in present.items() if w not in kept_out}))
 
-    def is_receiving_from(self, worker: str) -> bool:
-        """Whether a transfer of this worker is under way; it alone may touch the worker's row."""
-        return worker in self._transfers
-
-    def abandon(self, worker: str) -> None:
-        """Break off a transfer that a dead process of this worker may have left."""
-        if worker in self._transfers:
-            self._transfers[worker].cancel()
-
-    async def transfer(
-        self, worker: str, receiving: Coroutine[Any, Any, ResultT]
-    ) -> ResultT | None:
-        """Receive a payload, unless the round closes first.
-
-        Args:
-            worker: Whose; it has no other transfer under way.
-            receiving: Claims the row, fills it, and gives it back if it fails or
-                is cancelled. Nothing touches the row after it has ended.
-
-        Returns:
-            What it returned; None when the round closed or `abandon` was called.
-        """
-        task = asyncio.create_task(receiving)
-        self._transfers[worker] = task
-        task.add_done_callback(lambda _: self._transfers.pop(worker))
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait({task})
-            raise
-        return None if task.cancelled() else task.result()
-
     async def run(self) -> None:
         """Execute effects and keep time until the job is finished or halted.
 
@@ -252,7 +227,7 @@ class RoundDriver:
                     await self._execute(effect)
         finally:
             self._is_over = self._state.phase not in _ENDED
-            await self._end_transfers(set(self._transfers))
+            await self.transfers.end(self.transfers.workers)
 
     def _patience_s(self) -> float:
         """How long until something must be looked at although nothing happened."""
@@ -288,10 +263,10 @@ class RoundDriver:
         for effect in step.effects:
             if isinstance(effect, Opened):
                 # At once: an offer that comes next finds the rows of the round before free.
-                self._buffer.keep({*effect.kept, *self._transfers})
+                self._buffer.keep({*effect.kept, *self.transfers.workers})
                 self._opened.set()
                 self._opened = asyncio.Event()
-            elif not isinstance(effect, Answer):
+            if not isinstance(effect, Answer):
                 self._effects.put_nowait(effect)
         if step.state is not before and not step.effects:
             self._effects.put_nowait(None)  # the next tick may be due earlier now
@@ -308,15 +283,17 @@ class RoundDriver:
                 self._tell_step()
                 self._tell_changes()
                 self.members_changed()  # before the next round opens: it keeps others out
-                self._advance(Committed())
+                self._advance(Committed(self._stepper.cursor))
             case Publish():
                 is_final = self._state.phase is Phase.FINISHED
                 published = await in_thread(self._stepper.publish, is_final)
                 await self._publisher.publish(published)
             case Recall():
                 await self._publisher.recall()
-            case Opened() | Answer():
-                raise AssertionError("executed where the machine decided it")
+            case Opened():
+                await self._publisher.wake()  # who waits for a lease may have one now
+            case Answer():
+                raise AssertionError("returned where the machine decided it")
 
     async def _hand_over_to_audits(self) -> None:
         """Let the trail see the rows of a committed round before they are given back."""
@@ -330,7 +307,7 @@ class RoundDriver:
         self._closed_at[sealed.round] = self._now()
         self._closed_at.pop(sealed.round - RECENT_MAX, None)
         # What arrives for the next round goes on arriving; its rows are not looked at here.
-        await self._end_transfers(set(self._transfers) - set(self._state.slots))
+        await self.transfers.end(set(self.transfers.workers) - set(self._state.slots))
         contributors = set(sealed.contributors)
         rows = {e.worker: e.values for e in self._buffer.filled() if e.worker in contributors}
         attendance = self._attendance(sealed)
@@ -386,11 +363,3 @@ class RoundDriver:
                 change.before,
                 change.reason,
             )
-
-    async def _end_transfers(self, workers: set[str]) -> None:
-        """Break off what these are still sending; after this, their rows change no more."""
-        transfers = {self._transfers[worker] for worker in workers}
-        for transfer in transfers:
-            transfer.cancel()
-        if transfers:
-            await asyncio.wait(transfers)

@@ -215,7 +215,7 @@ def _header(signed: Signed) -> GradientHeader:
 
 
 def _slot(header: GradientHeader) -> tuple[object, ...]:
-    base = (header.base_version, header.base_digest, header.mode_epoch, header.lease_ids)
+    base = (header.base_version, header.base_digest, header.mode_epoch, header.lease)
     return (header.job, header.round, header.worker, header.incarnation, *base)
 
 

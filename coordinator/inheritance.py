@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from pliska.coordinator.audit_keys import KeyBook
 from pliska.coordinator.commit import Commit
+from pliska.coordinator.data_leases import DataLeases
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import DamagedStateError
 from pliska.coordinator.evidence import charge, conviction_of
@@ -96,4 +97,5 @@ def first_state(job: Job, head: Commit | None, setting: ModeSetting, now: float)
         return replace(finished, reason=reason)
     confined = {each.worker for each in record.changes if each.after is StandingState.QUARANTINE}
     expected = sum(each.worker not in confined for each in record.contributions)
-    return replace(begun, round=record.round + 1, expected=expected)
+    leases = DataLeases(record.cursor)
+    return replace(begun, round=record.round + 1, expected=expected, leases=leases)

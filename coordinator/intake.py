@@ -128,7 +128,12 @@ class Intake:
         """Decide on a verified header, and take its payload if it gets the slot."""
         header = verified.message
         offer = Offered(
-            header.worker, header.incarnation, header.payload_root, header.round, verified.signed
+            header.worker,
+            header.incarnation,
+            header.payload_root,
+            header.round,
+            header.lease,
+            verified.signed,
         )
         member = self.members.named(header.worker)
         seq_used = member.seq if member else 0
@@ -148,7 +153,7 @@ class Intake:
             slot = self.driver.state.slot_of(header.worker)
             self.trail.equivocated(slot.offer.header if slot else None, verified)
         if answer.code is not ReplyCode.ACCEPTED:
-            return self._answer(verified, answer.code, answer.reason)
+            return self._answer(verified, answer.code, answer.reason, answer.lease)
         return await self._take(verified, offer, body)
 
     def _decide(
@@ -175,13 +180,14 @@ class Intake:
     async def _take(self, verified: Verified[GradientHeader], offer: Offered, body: Body) -> Reply:
         """Receive the payload of a header that holds its slot."""
         header = verified.message
-        if self.driver.is_receiving_from(header.worker):
+        if header.worker in self.driver.transfers.workers:
             # An earlier life's connection is still open: end it, and let this one come again.
-            self.driver.abandon(header.worker)
+            self.driver.transfers.abandon(header.worker)
             self.driver.feed(Broken(offer))
             reason = "an earlier life of this worker was still sending"
             return self._answer(verified, ReplyCode.BUSY, reason)
-        filled = await self.driver.transfer(header.worker, self._fill(verified, offer, body))
+        receiving = self._fill(verified, offer, body)
+        filled = await self.driver.transfers.receive(header.worker, receiving)
         answer = filled or Answer(ReplyCode.STALE_ROUND, "the round closed before it was complete")
         if answer.code is ReplyCode.STALE_ROUND:
             # The mode may have changed meanwhile: then it may be signed again.
@@ -245,7 +251,13 @@ class Intake:
             return refusal.reason
         return f"arrived {ago_s:.3f} s after round {header.round} closed: {refusal.reason}"
 
-    def _answer(self, verified: Verified[GradientHeader], code: ReplyCode, reason: str) -> Reply:
+    def _answer(
+        self,
+        verified: Verified[GradientHeader],
+        code: ReplyCode,
+        reason: str,
+        lease: int | None = None,
+    ) -> Reply:
         """Answer a verified message with a receipt."""
         header = verified.message
         self.tally.count(code, reason, header.worker)
@@ -264,9 +276,15 @@ class Intake:
         signed = self.signer.sign(receipt).to_bytes()
         if code in _UNNAMED:
             self.trail.keep_receipt(verified, signed)
-        return self._reply(code, reason, signed)
+        return self._reply(code, reason, signed, lease)
 
-    def _reply(self, code: ReplyCode, reason: str, receipt: bytes | None = None) -> Reply:
+    def _reply(
+        self,
+        code: ReplyCode,
+        reason: str,
+        receipt: bytes | None = None,
+        lease: int | None = None,
+    ) -> Reply:
         acceptable = self.driver.acceptable()
         can_retry = code in (ReplyCode.BUSY, ReplyCode.NOT_MEMBER)
         return Reply(
@@ -278,6 +296,7 @@ class Intake:
             digest=acceptable.base_digest,
             mode=acceptable.mode,
             mode_epoch=acceptable.mode_epoch,
+            lease=lease,
             retry_after_s=RETRY_AFTER_S if can_retry else None,
             receipt=receipt,
         )

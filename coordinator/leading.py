@@ -10,7 +10,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -251,6 +251,14 @@ class Leading:
     def mode_epoch(self) -> int:
         """Of the mode in force."""
         return self._driver.state.setting.mode_epoch
+
+    def lease_of(self, worker: str) -> int | None:
+        """Return the lease of a worker's next gradient; None where it has to wait for one."""
+        return self._driver.lease_of(worker)
+
+    def leases(self) -> Mapping[str, int]:
+        """Return the lease of each worker that has one."""
+        return self._driver.leases()
 
     def heard_from(self, member: Member) -> None:
         """Renew a member's lease."""

@@ -197,11 +197,12 @@ def _fate(
 
 def is_of(header: GradientHeader, contribution: Contribution, job: str) -> bool:
     """Whether a verified header is that of a contribution."""
-    named = (header.job, header.worker, header.incarnation, header.payload_root)
+    named = (header.job, header.worker, header.incarnation, header.lease, header.payload_root)
     return named == (
         job,
         contribution.worker,
         contribution.incarnation,
+        contribution.lease,
         contribution.payload_root,
     )
 

@@ -6,6 +6,7 @@ versions, and a slow one keeps its snapshot while newer versions come. Fed by
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -48,6 +49,11 @@ class Publisher:
             self._published = published
             self._changed.notify_all()
 
+    async def wake(self) -> None:
+        """Let all who wait look whether what they wait for is there."""
+        async with self._changed:
+            self._changed.notify_all()
+
     async def recall(self) -> None:
         """Send all away who wait, so that they send their gradients again."""
         async with self._changed:
@@ -60,8 +66,16 @@ class Publisher:
             self._is_closed = True
             self._changed.notify_all()
 
-    async def newer_than(self, version: int, timeout_s: float) -> Published | None:
-        """Wait for a version above `version`; None when none came in time, or none will."""
+    async def newer_than(
+        self, version: int, timeout_s: float, or_else: Callable[[], bool] = lambda: False
+    ) -> Published | None:
+        """Wait for a version above `version`; None when none came in time, or none will.
+
+        Args:
+            version: That the caller has.
+            timeout_s: How long it waits at most.
+            or_else: It waits no longer once this holds, looked at after each `wake`.
+        """
         recalls = self._recalls
         try:
             async with asyncio.timeout(timeout_s), self._changed:
@@ -70,6 +84,7 @@ class Publisher:
                         self._is_closed
                         or self._recalls != recalls
                         or self._published.version > version
+                        or or_else()
                     )
                 )
         except TimeoutError:

@@ -63,8 +63,7 @@ class RecentRounds:
         self._digests[record.version] = record.parameters_digest
         for each in record.contributions:
             slot = (record.round - each.lag, each.worker)
-            is_counted = each.verdict != Verdict.REFUSED
-            self._settled[slot] = Settled(record.round, each.payload_root, is_counted)
+            self._settled[slot] = Settled(record.round, each.payload_root, each.is_counted)
         if len(self._records) > RECENT_MAX:
             self._forget(self._records.popleft())
 
@@ -100,10 +99,7 @@ class RecentRounds:
     def lags(self) -> tuple[int, ...]:
         """Return the lags of all gradients that were counted."""
         return tuple(
-            each.lag
-            for record in self._records
-            for each in record.contributions
-            if each.verdict != Verdict.REFUSED
+            each.lag for record in self._records for each in record.contributions if each.is_counted
         )
 
 

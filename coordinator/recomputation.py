@@ -5,7 +5,7 @@ digest of the commit record, which nobody can know before. So a worker that lies
 in one gradient of a hundred is found as surely as the share says, and whoever
 has the log can check who was to be drawn.
 
-The batch of a gradient follows from its header, so the leader, a second worker
+The batch of a gradient follows from the lease in its header, so the leader, a second worker
 or an auditor computes the same one. Equal software on equal machines gives equal
 bits; on others rounding differs, and the job's tolerance decides.
 """
@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pliska.aggregation.report import Verdict
 from pliska.coordinator.commit import Commit
 from pliska.coordinator.computation import Computation
 from pliska.coordinator.evidence import Finding
@@ -68,7 +67,7 @@ def drawn(commit: Commit, standings: Mapping[str, Standing], share: float) -> tu
     return tuple(
         contribution.worker
         for contribution in record.contributions
-        if contribution.verdict != Verdict.REFUSED
+        if contribution.is_counted
         and _lot(commit, contribution.worker) < share * _weight(standings, contribution.worker)
     )
 
@@ -88,7 +87,7 @@ def compare(
         gradient: float32 [d], as it was decoded.
     """
     computation.parameters[:] = parameters
-    recomputed = computation.gradient(header.round, header.worker)
+    recomputed = computation.gradient(header.lease)
     sealed = seal(codec_named(header.codec.id, header.codec.params), recomputed.numpy())
     if sealed.root == header.payload_root:
         return Compared(sealed.root, is_equal=True, deviation=0.0)

@@ -1,9 +1,9 @@
 """One job's rounds as a pure state machine: `(state, event, now) -> (state, effects)`.
 
 It decides when a round opens and closes, and what happens when it cannot be
-finished; which gradient takes a slot is `slots`. Each state carries the reason
-for it. There is no I/O, no clock and no thread here: `coordinator.driver` feeds
-it events and executes the effects.
+finished; which gradient takes a slot is `slots`, and who computes on which
+batch `leasing`. Each state carries the reason for it. There is no I/O, no clock
+and no thread here: `coordinator.driver` feeds it events and executes the effects.
 
     WAITING -> COLLECTING -> AGGREGATING -> COMMITTING -> WAITING (next round)
                     ^             |                           |
@@ -23,12 +23,15 @@ falls back to the mean.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pliska.coordinator.data_leases import DataCursor
 from pliska.coordinator.gathering import Gathering
+from pliska.coordinator.leasing import lease_after_commit, lease_at_opening, lease_on_request
 from pliska.coordinator.mode import Mode, ModeSetting
 from pliska.coordinator.round_state import (
     Aggregate,
     Aggregated,
     AggregationFailed,
+    Asked,
     Broken,
     Commit,
     Committed,
@@ -80,14 +83,16 @@ def advance(state: RoundState, event: Event, now: float, options: RoundOptions) 
         case Offered() | Received() | Refused() | Broken():
             step = _turn_to_slot(state, event, now, _gathering(state, options).lag_max)
             return _settled(step, state, now, options)
+        case Asked(worker):
+            return Step(lease_on_request(state, worker, _gathering(state, options).lag_max))
         case Aggregated():
             return _prepared(state, now)
         case AggregationFailed(reason):
             return _abort(state, reason, now, options)
         case Filtered(reasons):
             return _filtered(state, reasons, now, options)
-        case Committed():
-            return _committed(state, now, options)
+        case Committed(cursor):
+            return _committed(state, cursor, now, options)
 
 
 def next_tick(state: RoundState, options: RoundOptions) -> float | None:
@@ -205,6 +210,7 @@ def _open(state: RoundState, now: float, options: RoundOptions) -> Step:
         },
         reason=f"collects from {len(state.present)} workers",
     )
+    opened = replace(opened, leases=lease_at_opening(opened, gathering.lag_max))
     effects: tuple[Effect, ...] = (Opened(tuple(sorted(slots))),)
     if len(slots) < len(state.slots):
         effects = (*effects, Recall())
@@ -340,7 +346,7 @@ def _filtered(
     return _settle(collecting, now, options)
 
 
-def _committed(state: RoundState, now: float, options: RoundOptions) -> Step:
+def _committed(state: RoundState, cursor: DataCursor, now: float, options: RoundOptions) -> Step:
     if state.phase is not Phase.COMMITTING:
         return Step(state)
     if state.round >= options.rounds:
@@ -357,6 +363,7 @@ def _committed(state: RoundState, now: float, options: RoundOptions) -> Step:
         aborts=0,
         sealed=None,
         is_primed=state.setting.mode is Mode.ASYNCHRONOUS,
+        leases=lease_after_commit(state, cursor, _gathering(state, options).lag_max),
     )
     step = _open_when_ready(waiting, now, options)
     return Step(step.state, (Publish(), *step.effects))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
 from pliska.aggregation import Rule
+from pliska.coordinator.data_leases import DataCursor, DataLeases
 from pliska.coordinator.gathering import Gatherings
 from pliska.coordinator.mode import ModeSetting
 from pliska.coordinator.turns import Turns
@@ -54,6 +55,7 @@ class Offered:
         round: That the gradient was made for, one more than its base version.
             With the worker it names the slot: a worker has one gradient for
             each version, whichever round counts it.
+        lease: Of the batch that it is the gradient of.
         header: As it was signed; the same gradient may come under several.
     """
 
@@ -61,6 +63,7 @@ class Offered:
     incarnation: bytes
     root: bytes
     round: int
+    lease: int
     header: Signed | None = field(default=None, compare=False, repr=False)
 
 
@@ -183,6 +186,7 @@ class RoundState:
         soft_deadline_s: Of the round at hand.
         opened_at: When the rounds opened whose gradients may still count.
         turns: How long gradients took.
+        leases: Which batch each worker is to compute on.
     """
 
     round: int
@@ -202,6 +206,7 @@ class RoundState:
     soft_deadline_s: float = 0.0
     opened_at: Mapping[int, float] = field(default_factory=dict)
     turns: Turns = field(default_factory=Turns)
+    leases: DataLeases = field(default_factory=DataLeases)
     reason: str = "waiting for workers"
 
     @property
@@ -238,6 +243,13 @@ class ModeRequested:
     """The store holds another mode for the job."""
 
     setting: ModeSetting
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A worker asks which batch it is to compute on."""
+
+    worker: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +295,9 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The round is durable and its commit record stands in the store."""
+    """The round is durable and its commit record stands in the store, with this cursor."""
+
+    cursor: DataCursor
 
 
 Event = (
@@ -291,6 +305,7 @@ Event = (
     | MembersChanged
     | ModeRequested
     | Offered
+    | Asked
     | Received
     | Refused
     | Broken
@@ -303,10 +318,15 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Effect: what the offering worker is told. ACCEPTED means: read the payload into its row."""
+    """Effect: what the offering worker is told. ACCEPTED means: read the payload into its row.
+
+    Attributes:
+        lease: With STALE_LEASE, the one that it is to compute on, if there is one.
+    """
 
     code: ReplyCode
     reason: str = ""
+    lease: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

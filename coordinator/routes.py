@@ -8,10 +8,13 @@ NONCE = "pliska-nonce"
 VERSION = "pliska-version"
 EPOCH = "pliska-epoch"
 MODE_EPOCH = "pliska-mode-epoch"
+DATA_LEASE = "pliska-data-lease"
 FINAL = "pliska-final"
 
 AFTER = "after"
 WAIT_S = "wait_s"
+LEASE = "lease"
+WANTED = "wanted"
 
 VISIT_CHALLENGE = "visit-challenge"
 VISIT = "visit"

@@ -38,6 +38,12 @@ class Leading(Protocol):
     def mode_epoch(self) -> int:
         """Of the mode in force; gradients are signed for it."""
 
+    def lease_of(self, worker: str) -> int | None:
+        """Return the lease of a worker's next gradient; None where it has to wait for one."""
+
+    def leases(self) -> Mapping[str, int]:
+        """Return the lease of each worker that has one."""
+
     def heard_from(self, member: Member) -> None:
         """Renew a member's lease."""
 
@@ -177,31 +183,43 @@ class Server:
     async def _members(self, leading: Leading, request: Request) -> Response:
         if _member(leading, request) is None:
             return self._stranger()
-        return _json({"workers": sorted(leading.members.present())})
+        leases = leading.leases()
+        present = sorted(leading.members.present())
+        return _json({"workers": {worker: leases.get(worker) for worker in present}})
 
     async def _model(self, leading: Leading, request: Request) -> Response:
-        """Send the last committed version, or 204 if none is newer within the time asked for."""
+        """Send the last committed version and the worker's lease.
+
+        204 if no version is newer within the time asked for; a worker that wants a
+        lease gets it with that as soon as it has one.
+        """
         member = _member(leading, request)
         if member is None:
             return self._stranger()
         leading.heard_from(member)
         after = _number(request, routes.AFTER, -1)
         wait_s = min(_number(request, routes.WAIT_S, 0), routes.WAIT_S_MAX)
-        published = await leading.publisher.newer_than(math.floor(after), max(0.0, wait_s))
+        wants_lease = request.query.get(routes.LEASE) == routes.WANTED
+        published = await leading.publisher.newer_than(
+            math.floor(after),
+            max(0.0, wait_s),
+            lambda: wants_lease and leading.lease_of(member.worker) is not None,
+        )
         if self._leading is not leading:
             return _not_led()
         if published is None:
-            mode_epoch = str(leading.mode_epoch)
-            return Response(204, {routes.EPOCH: str(leading.epoch), routes.MODE_EPOCH: mode_epoch})
-        return Response(200, _version_headers(leading, published), published.parameters)
+            lease = _lease_headers(leading, member) if wants_lease else {}
+            return Response(204, {**_moment_headers(leading), **lease})
+        headers = _version_headers(leading, published, member)
+        return Response(200, headers, published.parameters)
 
     async def _newest(self, leading: Leading, request: Request) -> Response:
-        """Name the last committed version; any donor has its parameters."""
+        """Name the last committed version and the lease; any donor has the parameters."""
         member = _member(leading, request)
         if member is None:
             return self._stranger()
         leading.heard_from(member)
-        return Response(200, _version_headers(leading, leading.publisher.published))
+        return Response(200, _version_headers(leading, leading.publisher.published, member))
 
     async def _gradients(self, leading: Leading, request: Request) -> Response:
         return Response.of_reply(await leading.intake.receive(request.body))
@@ -224,15 +242,24 @@ def _accepted(leading: Leading, headers: Mapping[str, str] | None = None) -> Res
     return Response(response.status, {**response.headers, **(headers or {})}, response.body)
 
 
-def _version_headers(leading: Leading, published: Published) -> dict[str, str]:
+def _version_headers(leading: Leading, published: Published, member: Member) -> dict[str, str]:
     return {
+        **_moment_headers(leading),
+        **_lease_headers(leading, member),
         "etag": f'"{published.digest.hex()}"',
         "content-type": "application/octet-stream",
-        routes.EPOCH: str(leading.epoch),
-        routes.MODE_EPOCH: str(leading.mode_epoch),
         routes.VERSION: str(published.version),
         routes.FINAL: "yes" if published.is_final else "no",
     }
+
+
+def _moment_headers(leading: Leading) -> dict[str, str]:
+    return {routes.EPOCH: str(leading.epoch), routes.MODE_EPOCH: str(leading.mode_epoch)}
+
+
+def _lease_headers(leading: Leading, member: Member) -> dict[str, str]:
+    lease = leading.lease_of(member.worker)
+    return {} if lease is None else {routes.DATA_LEASE: str(lease)}
 
 
 def _number(request: Request, name: str, default: float) -> float:

@@ -1,14 +1,15 @@
 """Which gradient takes a worker's slot: each worker has one gradient for each version, once.
 
 A slot is named by a worker and the round that the gradient was made for, one
-more than its base version. The first verified offer takes it; the same one
-again is answered as a repetition, a different one as equivocation. What earlier
-rounds counted is not known here: that is `recent_rounds`, which `admission`
+more than its base version. The first verified offer takes it, if it names the
+worker's lease; the same one again is answered as a repetition, a different one
+of the same batch as equivocation. What earlier rounds counted is not known here: that is `recent_rounds`, which `admission`
 asks first. Pure; called by `round`.
 """
 
 from dataclasses import replace
 
+from pliska.coordinator.leasing import lease_after_arrival, lease_on_request
 from pliska.coordinator.round_state import (
     Answer,
     Offered,
@@ -41,12 +42,16 @@ def offer_slot(state: RoundState, offer: Offered, lag_max: int) -> Step:
         reason = "joined after the round opened; the next round takes it in"
         return Step(state, (Answer(ReplyCode.BUSY, reason),))
     if slot is None or _is_abandoned(slot, offer):
-        return _take(state, offer)
+        leased = lease_on_request(state, offer.worker, lag_max)
+        own = leased.leases.of(offer.worker)
+        return _take(leased, offer) if offer.lease == own else _turn_back(leased, offer, own)
     if slot.offer.round != offer.round:
         return _offer_beside(state, slot, offer)
     if slot.offer.incarnation != offer.incarnation:
         reason = "an earlier life of this worker has filled the slot"
         return Step(state, (Answer(ReplyCode.DUPLICATE, reason),))
+    if slot.offer.lease != offer.lease:
+        return _turn_back(state, offer, slot.offer.lease)
     return _equivocated(state, slot, offer)
 
 
@@ -68,7 +73,8 @@ def fill_slot(state: RoundState, slot: Slot, now: float, lag_max: int) -> RoundS
         state = replace(state, turns=state.turns.followed_by(offer.worker, turn_s))
     if state.joined - offer.round > lag_max:
         return release_slot(state, offer)  # the model went on too far while it arrived
-    return _with_slot(state, replace(slot, turn_s=turn_s))
+    leases = lease_after_arrival(state, slot, lag_max)
+    return _with_slot(replace(state, leases=leases), replace(slot, turn_s=turn_s))
 
 
 def release_slot(state: RoundState, offer: Offered) -> RoundState:
@@ -81,6 +87,13 @@ def release_slot(state: RoundState, offer: Offered) -> RoundState:
 def _take(state: RoundState, offer: Offered) -> Step:
     taken = _with_slot(state, Slot(offer, SlotState.RECEIVING))
     return Step(taken, (Answer(ReplyCode.ACCEPTED),))
+
+
+def _turn_back(state: RoundState, offer: Offered, own: int | None) -> Step:
+    """Refuse the gradient of another batch than the worker's, and name the right one."""
+    right = "none is leased to it yet" if own is None else f"it holds lease {own}"
+    reason = f"computed on the batch of lease {offer.lease}; {right}"
+    return Step(state, (Answer(ReplyCode.STALE_LEASE, reason, own),))
 
 
 def _offer_beside(state: RoundState, slot: Slot, offer: Offered) -> Step:

@@ -22,7 +22,9 @@ from pliska.coordinator.commit import (
     Commit,
     CommitRecord,
     Contribution,
+    cursor_after,
 )
+from pliska.coordinator.data_leases import DataCursor
 from pliska.coordinator.ledger import Ledger
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published
@@ -123,6 +125,11 @@ class Stepper:
         """The last version that no failover takes back; behind the head only between commits."""
         committed = self._ledger.committed
         return committed.record.version if committed else 0
+
+    @property
+    def cursor(self) -> DataCursor:
+        """Which batches of the training data are done."""
+        return self.last_commit.record.cursor if self.last_commit else DataCursor()
 
     def aggregate(
         self, sealed: Sealed, rows: Mapping[str, torch.Tensor], attendance: Attendance
@@ -248,6 +255,7 @@ class Stepper:
             rule=combined.rule,
             rule_parameters=combined.parameters,
             contributions=contributions,
+            cursor=cursor_after(self.cursor, contributions),
             learning_rate=learning_rate,
             seed=self._seed(version),
             aggregate_digest=vector_digest(combined.vector),
@@ -266,6 +274,7 @@ def _contributions(combined: Combined, sealed: Sealed) -> tuple[Contribution, ..
         Contribution(
             worker=entry.worker,
             incarnation=sealed.slots[entry.worker].offer.incarnation,
+            lease=sealed.slots[entry.worker].offer.lease,
             payload_root=sealed.slots[entry.worker].offer.root,
             verdict=entry.verdict.value,
             weight=entry.weight,

@@ -3,8 +3,8 @@
 The worker's loop does not know which: both answer the same question.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -13,20 +13,31 @@ from pliska.coordinator.computation import Computation
 from pliska.trainer.adversary import Adversary
 
 
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a worker is to compute.
+
+    Attributes:
+        round: That the gradient is for.
+        lease: Of the batch.
+        members: The leases of the live workers that have one; empty unless the
+            source needs them.
+    """
+
+    round: int
+    lease: int
+    members: Mapping[str, int] = field(default_factory=dict)
+
+
 class GradientSource(Protocol):
     """Answers "what do I send in this round?"."""
 
     @property
     def needs_members(self) -> bool:
-        """Whether the names of the live workers matter."""
+        """Whether the leases of the live workers matter."""
 
-    def gradient(self, round_number: int, members: Sequence[str]) -> torch.Tensor:
-        """Return the gradient to sign, float32 [d], at the computation's parameters.
-
-        Args:
-            round_number: The round it is for.
-            members: The live workers; empty unless `needs_members`.
-        """
+    def gradient(self, assignment: Assignment) -> torch.Tensor:
+        """Return the gradient to sign, float32 [d], at the computation's parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +45,11 @@ class HonestSource:
     """The gradient of the worker's own batch."""
 
     computation: Computation
-    worker: str
     needs_members: bool = False
 
-    def gradient(self, round_number: int, members: Sequence[str]) -> torch.Tensor:
+    def gradient(self, assignment: Assignment) -> torch.Tensor:
         """Differentiate the loss of the worker's batch."""
-        del members
-        return self.computation.gradient(round_number, self.worker)
+        return self.computation.gradient(assignment.lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +58,8 @@ class ByzantineSource:
 
     Attributes:
         accomplices: Workers that attack too, this one included; all others
-            count as honest, and their batches are known to an omniscient attack.
+            count as honest, and their batches are known to an omniscient attack
+            by their leases.
     """
 
     computation: Computation
@@ -62,19 +72,20 @@ class ByzantineSource:
         """Whether the attack is computed from the honest workers' gradients."""
         return self.adversary.attack.is_omniscient
 
-    def gradient(self, round_number: int, members: Sequence[str]) -> torch.Tensor:
+    def gradient(self, assignment: Assignment) -> torch.Tensor:
         """Forge a gradient, together with those accomplices that are there."""
+        members = assignment.members
         present = self.accomplices & {*members} if self.needs_members else self.accomplices
         liars = sorted(present | {self.worker})
 
         def honest() -> torch.Tensor:
-            victims = [member for member in members if member not in self.accomplices]
-            gradients = [self.computation.gradient(round_number, each) for each in victims]
+            victims = sorted(members.keys() - self.accomplices)
+            gradients = [self.computation.gradient(members[victim]) for victim in victims]
             return torch.stack(gradients) if gradients else own.unsqueeze(0)
 
-        own = self.computation.gradient(round_number, self.worker, self._corrupt)
+        own = self.computation.gradient(assignment.lease, self._corrupt)
         place = liars.index(self.worker)
-        return self.adversary.gradient(own, honest, round_number, place, len(liars))
+        return self.adversary.gradient(own, honest, assignment.round, place, len(liars))
 
     def _corrupt(self, targets: torch.Tensor) -> torch.Tensor:
         return self.adversary.corrupt_targets(targets, self.computation.classes)

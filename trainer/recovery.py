@@ -3,8 +3,8 @@
 In checked spans, from several donors at once; a leader that dies meanwhile costs
 the spans that were on their way, since the next leader offers the same version.
 Later versions come from the leader, one request each. A worker needs nothing
-else: the optimizer's state is the coordinators', and which data comes next
-follows from the round (see `coordinator.batches`).
+else: the optimizer's state is the coordinators', and which data comes next the
+leader says with the version (see `coordinator.batches`).
 """
 
 import asyncio

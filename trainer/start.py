@@ -98,7 +98,7 @@ async def _find_job(directory: JobDirectory, timeout_s: float) -> Job:
 
 def _source(computation: Computation, name: str, attacking: Attacking | None) -> GradientSource:
     if attacking is None:
-        return HonestSource(computation, name)
+        return HonestSource(computation)
     job = computation.job
     rule = rule_named(job.rule.name, **job.rule.parameters)
     adversary = Adversary(attacking.attack, attacking.scale, job.seed, rule)

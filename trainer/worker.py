@@ -5,8 +5,9 @@ the store, joins again and sends the same gradient, signed for the new epoch. A
 retry never counts twice, because the coordinator knows the gradient's root.
 
 It works alike in every mode: one gradient for each version that it downloads,
-the newest one there is. What the mode changes is when the next version comes,
-and how old a gradient may be; for the present mode it signs again.
+the newest one there is, on the batch that the leader leases to it. What the mode
+changes is when the next version comes, and how old a gradient may be; for the
+present mode it signs again.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from pliska.coordinator.client import (
     JobDirectory,
     Leader,
     Membership,
+    NothingNewer,
     ProtocolError,
     Version,
 )
@@ -42,7 +44,7 @@ from pliska.coordinator.wire import (
 from pliska.coordinator.wire.thread import in_thread
 from pliska.locks import StoreError
 from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
-from pliska.trainer.gradient_source import GradientSource
+from pliska.trainer.gradient_source import Assignment, GradientSource
 from pliska.trainer.recovery import ParameterRecovery
 from pliska.trainer.until import until
 
@@ -123,6 +125,7 @@ class Worker:
         self._epoch = 0
         self._recovery = ParameterRecovery(directory, signer, self._landing.data.cast("B"))
         self._base: Version | None = None
+        self._lease: int | None = None
         self._sealed: SealedPayload | None = None
 
     async def run(self) -> int:
@@ -213,10 +216,15 @@ class Worker:
                 if news.code not in REJOIN:
                     raise self._refused(news)
                 return None
-            if news is not None and news.is_final:
+            if isinstance(news, Version) and news.is_final:
                 with contextlib.suppress(TransportError, ProtocolError):
                     await client.leave(joined)
                 return news
+            if self._lease is None:
+                if isinstance(news, NothingNewer):
+                    await asyncio.sleep(LEADER_PAUSE_S)
+                wait_s = POLL_S
+                continue
             reply = await self._deliver(client, joined)
             if reply.code in REJOIN:
                 return None
@@ -224,22 +232,25 @@ class Worker:
 
     async def _download(
         self, client: CoordinatorClient, joined: Membership, wait_s: float
-    ) -> Version | Reply | None:
-        """Fetch the version to compute on, if there is a newer one than the base."""
+    ) -> Version | NothingNewer | Reply:
+        """Fetch the version to compute on, if there is a newer one than the base, and a lease."""
         landing = self._landing.data.cast("B")
         if self._base is None and len(landing) > WHOLE_BYTES_MAX:
-            news: Version | Reply | None = await client.newest(joined)
+            news: Version | NothingNewer | Reply = await client.newest(joined)
             if isinstance(news, Version):
                 await self._recovery.fetch(news)
         else:
             after = -1 if self._base is None else self._base.version
-            news = await client.model(joined, after, wait_s, landing)
+            lacks = self._lease is None
+            news = await client.model(joined, after, wait_s, landing, wants_lease=lacks)
             if isinstance(news, Version) and await in_thread(_root, landing) != news.digest:
                 raise ProtocolError(f"the parameters of version {news.version} were damaged")
         if isinstance(news, Version):
             self._computation.parameters[:] = self._landing
-            self._base, self._sealed = news, None
+            self._base, self._lease, self._sealed = news, news.lease, None
             self._mode_epoch = news.mode_epoch
+        elif isinstance(news, NothingNewer) and self._lease is None:
+            self._lease = news.lease
         return news
 
     async def _deliver(self, client: CoordinatorClient, joined: Membership) -> Reply:
@@ -249,6 +260,9 @@ class Worker:
             if reply.code is ReplyCode.STALE_MODE and reply.mode_epoch is not None:
                 log.info("worker=%s mode=%s reason=%s", self.name, reply.mode, reply.reason)
                 self._mode_epoch = reply.mode_epoch
+            elif reply.code is ReplyCode.STALE_LEASE and reply.lease is not None:
+                log.info("worker=%s lease=%d reason=%s", self.name, reply.lease, reply.reason)
+                self._lease, self._sealed = reply.lease, None
             elif reply.code in AGAIN:
                 await asyncio.sleep(reply.retry_after_s or LEADER_PAUSE_S)
             else:
@@ -256,20 +270,24 @@ class Worker:
 
     async def _push(self, client: CoordinatorClient, joined: Membership) -> Reply:
         """Send the gradient for the base, computing it unless it was sent before."""
-        base = self._base
-        if base is None:
-            raise ProtocolError("the leader has published no version")
+        base, lease = self._base, self._lease
+        if base is None or lease is None:
+            raise ProtocolError("the leader has published no version, or leased no batch")
         if self._sealed is None:
-            members = await client.members(joined) if self._source.needs_members else ()
+            members = await client.members(joined) if self._source.needs_members else {}
+            leases = {worker: each for worker, each in members.items() if each is not None}
+            assignment = Assignment(base.version + 1, lease, leases)
             # Not left alone when another leader cuts in: the parameters are its to read.
-            vector = await in_thread(self._source.gradient, base.version + 1, members)
+            vector = await in_thread(self._source.gradient, assignment)
             self._sealed = await in_thread(seal, Float32Codec(), vector.numpy())
         self._seq += 1
-        header = self._header(base, joined.epoch, self._sealed)
+        header = self._header(base, lease, joined.epoch, self._sealed)
         signed = self._signer.sign(header)
         return await client.push(gradient_frame(signed, self._sealed))
 
-    def _header(self, base: Version, epoch: int, sealed: SealedPayload) -> GradientHeader:
+    def _header(
+        self, base: Version, lease: int, epoch: int, sealed: SealedPayload
+    ) -> GradientHeader:
         return GradientHeader(
             job=self._directory.job,
             epoch=epoch,
@@ -283,7 +301,7 @@ class Worker:
             seq=self._seq,
             nonce=secrets.token_bytes(16),
             issued_at=time.time(),
-            lease_ids=(),
+            lease=lease,
             n_samples=self._computation.job.data.batch,
             codec=sealed.codec,
             manifest_digest=self._manifest_digest,
@@ -300,6 +318,9 @@ class Worker:
         """
         if reply.code in ANEW:
             self._base = None
+            return 0.0
+        if reply.code is ReplyCode.STALE_LEASE:
+            self._lease = self._sealed = None
             return 0.0
         if reply.code in UNUSABLE:
             log.warning("worker=%s code=%s reason=%s", self.name, reply.code, reply.reason)

@@ -19,9 +19,7 @@ BLOB_BYTES_MAX = MESSAGE_BYTES_MAX
 ITEMS_MAX = 65_536
 """Items of one sequence field, where its type says nothing narrower."""
 NAME_BYTES_MAX = 128
-"""A name of a job, worker, key, codec or lease."""
-LEASES_MAX = 1024
-"""Data leases that one gradient may claim to have used."""
+"""A name of a job, worker, key or codec."""
 CODEC_PARAMETERS_MAX = 16
 """Parameters of one codec."""
 

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from pliska.coordinator.wire.codec import CodecSpec
 from pliska.coordinator.wire.encoding import Digest, Length, Name, Unique
 from pliska.coordinator.wire.errors import MalformedError
-from pliska.coordinator.wire.limits import LEASES_MAX, REASON_CHARACTERS_MAX
+from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX
 from pliska.coordinator.wire.reply_codes import ReplyCode
 
 PROTOCOL = 1
@@ -76,7 +76,7 @@ class GradientHeader:
         incarnation: 16 random bytes of this process of the worker.
         seq: Grows with every header that this incarnation signs.
         issued_at: Seconds since 1970 by the worker's clock; advisory only.
-        lease_ids: Data leases that the samples came from.
+        lease: Number of the batch that it is the gradient of.
         n_samples: As claimed; never a weight under a robust rule.
         payload_len: Bytes of the encoded gradient.
         chunk_len: Bytes under one leaf of the hash tree.
@@ -97,7 +97,7 @@ class GradientHeader:
     seq: int
     nonce: Unique
     issued_at: float
-    lease_ids: Annotated[tuple[Name, ...], Length(0, LEASES_MAX)]
+    lease: int
     n_samples: int
     codec: CodecSpec
     manifest_digest: Digest

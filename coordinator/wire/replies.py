@@ -37,6 +37,7 @@ class Reply:
         digest: Of that version's parameters.
         mode: In force: synchronous, asynchronous or hybrid.
         mode_epoch: Of that mode; gradients are signed for it.
+        lease: Of the batch that the worker is to compute on.
         leader: Address of the present leader, where it is another coordinator.
         retry_after_s: Wait that long before trying again.
         credits: Bytes that the worker may send at once.
@@ -51,6 +52,7 @@ class Reply:
     digest: bytes | None = None
     mode: str | None = None
     mode_epoch: int | None = None
+    lease: int | None = None
     leader: str | None = None
     retry_after_s: float | None = None
     credits: int | None = None
@@ -77,6 +79,7 @@ class Reply:
             "digest": None if self.digest is None else self.digest.hex(),
             "mode": self.mode,
             "mode_epoch": self.mode_epoch,
+            "lease": self.lease,
             "leader": self.leader,
             "retry_after_s": self.retry_after_s,
             "credits": self.credits,
@@ -105,6 +108,7 @@ class Reply:
             digest=_digest(fields),
             mode=_text(fields, "mode", NAME_BYTES_MAX),
             mode_epoch=_count(fields, "mode_epoch"),
+            lease=_count(fields, "lease"),
             leader=_text(fields, "leader", 1024),
             retry_after_s=_retry_after_s(fields),
             credits=_count(fields, "credits"),

@@ -21,6 +21,8 @@ class ReplyCode(StrEnum):
     STALE_ROUND = "STALE_ROUND"
     STALE_MODE = "STALE_MODE"
     """Signed for a mode that is no longer in force; the present one comes along."""
+    STALE_LEASE = "STALE_LEASE"
+    """Of another batch than the worker's; the right lease comes along, if it has one."""
     FUTURE_ROUND = "FUTURE_ROUND"
     WRONG_BASE = "WRONG_BASE"
     """Computed on other parameters than those of this round."""
@@ -53,6 +55,7 @@ HTTP_STATUS: dict[ReplyCode, int] = {
     ReplyCode.STALE_EPOCH: 409,
     ReplyCode.STALE_ROUND: 409,
     ReplyCode.STALE_MODE: 409,
+    ReplyCode.STALE_LEASE: 409,
     ReplyCode.FUTURE_ROUND: 409,
     ReplyCode.WRONG_BASE: 409,
     ReplyCode.NOT_MEMBER: 403,

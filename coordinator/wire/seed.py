@@ -12,7 +12,7 @@ _DOMAIN = b"pliska/seed/1"
 def derive_seed(*facts: str | int) -> int:
     """Return 63 bits of the SHA-256 over the facts, each with its length before it.
 
-    Example: `derive_seed("batch", job_seed, round_number, worker)`.
+    Example: `derive_seed("pass", job_seed, pass_number)`.
     """
     message = bytearray(_DOMAIN)
     for fact in facts:

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+import torch._dynamo  # noqa: F401 - or torch would import it amid a run, and draw names from its seed
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from simulation.disk import Disk, SimulatedStorage
 from simulation.network import Network, SimulatedClient, SimulatedServer, Weather
@@ -238,7 +239,7 @@ class World:
             name=process.name,
             directory=self._directory(process),
             computation=computation,
-            source=HonestSource(computation, process.name),
+            source=HonestSource(computation),
             signer=signer_of(process.name),
             options=WorkerOptions(),
         )

@@ -45,10 +45,10 @@ class Audited:
         return logged_chain(self.log, None).commits
 
     def gradient(self, worker: str) -> NDArray[np.float32]:
-        """Compute the gradient of a worker's batch for the round at hand."""
+        """Compute the gradient of the batch that a worker holds the lease of."""
         published = self.lead.leading.publisher.published
         self.computation.parameters[:] = np.frombuffer(published.parameters, dtype="<f4")
-        return self.computation.gradient(published.version + 1, worker).numpy()
+        return self.computation.gradient(self.lead.lease(worker)).numpy()
 
     async def push(self, worker: str, changed: NDArray[np.float32] | None = None) -> Reply:
         gradient = self.gradient(worker) if changed is None else changed

@@ -206,6 +206,13 @@ class Lead:
         d = self.leading.intake.manifest.dimension
         return seal(Float32Codec(), np.full(d, value, dtype=np.float32))
 
+    def lease(self, worker: str) -> int:
+        """Return the lease that a gradient of this worker has to name now."""
+        driver = self.leading.intake.driver
+        slot = driver.state.slot_of(worker)
+        held = driver.lease_of(worker)
+        return slot.offer.lease if slot is not None and held is None else held or 0
+
     def frame(self, worker: str, value: float = 1.0, /, **changes: Any) -> bytes:
         """Sign a gradient for the round at hand that is right but for the changes."""
         sealed = self.payload(value)
@@ -224,7 +231,7 @@ class Lead:
             "seq": self.seq,
             "nonce": secrets.token_bytes(16),
             "issued_at": 0.0,
-            "lease_ids": (),
+            "lease": self.lease(worker),
             "n_samples": 8,
             "codec": sealed.codec,
             "manifest_digest": self.leading.intake.manifest.digest,

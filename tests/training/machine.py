@@ -10,6 +10,7 @@ from pliska.coordinator.round_state import (
     Aggregate,
     Aggregated,
     Answer,
+    Asked,
     Committed,
     Effect,
     Event,
@@ -69,8 +70,14 @@ class Machine:
     def offer(
         self, worker: str, root: bytes = b"", life: bytes = FIRST_LIFE, made_for: int | None = None
     ) -> Offered:
-        """Offer a gradient, unless it says otherwise for the round at hand."""
-        return Offered(worker, life, root or worker.encode(), made_for or self.state.round)
+        """Offer a gradient of its batch, unless it says otherwise for the round at hand."""
+        made_for, slot = made_for or self.state.round, self.state.slot_of(worker)
+        if slot is not None and slot.offer.round == made_for:
+            lease = slot.offer.lease
+        else:
+            self.state = advance(self.state, Asked(worker), 0.0, self.options).state
+            lease = self.state.leases.of(worker) or 0
+        return Offered(worker, life, root or worker.encode(), made_for, lease)
 
     def fill(
         self, workers: Iterable[str], now: float = 0.0, made_for: int | None = None
@@ -82,7 +89,14 @@ class Machine:
         return self
 
     def commit(self, now: float = 0.0) -> "Machine":
-        return self.feed(Aggregated(), now).feed(Committed(), now)
+        return self.feed(Aggregated(), now).feed(self.committed(), now)
+
+    def committed(self) -> Committed:
+        """The commit of the sealed round, which counts what the gate did not refuse."""
+        sealed = self.state.sealed
+        assert sealed is not None
+        slots = (slot for worker, slot in sealed.slots.items() if worker not in sealed.refused)
+        return Committed(self.state.leases.cursor.settle(slot.offer.lease for slot in slots))
 
     def switch(self, mode: Mode, now: float = 0.0) -> "Machine":
         setting = self.state.requested.followed_by(mode, "a test")

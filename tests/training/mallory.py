@@ -12,7 +12,7 @@ import numpy as np
 from training.site import Site
 
 from pliska.coordinator import routes
-from pliska.coordinator.client import CoordinatorClient, Membership, Version
+from pliska.coordinator.client import CoordinatorClient, Membership, NothingNewer, Version
 from pliska.coordinator.computation import Computation
 from pliska.coordinator.wire import (
     Float32Codec,
@@ -47,6 +47,7 @@ class Mallory:
         self.computation = Computation(site.job)
         self.signer: Signer = site.signer(NAME)
         self.base: Version | None = None
+        self.lease = 0
         self.seq = 0
         self.got: Counter[str] = Counter()
 
@@ -56,14 +57,18 @@ class Mallory:
         return joined
 
     async def next_round(self, joined: Membership) -> None:
-        """Wait for the version that the next round is computed on."""
+        """Wait for the version that the next round is computed on, and its lease."""
         after = -1 if self.base is None else self.base.version
         landing = memoryview(np.empty(self.computation.dimension, "<f4")).cast("B")
-        base = None
-        while base is None:
-            base = await self.client.model(joined, after, 20.0, landing)
-        assert isinstance(base, Version)
-        self.base = base
+        lease = None
+        while lease is None or self.base is None or self.base.version == after:
+            lacks = lease is None
+            news = await self.client.model(joined, after, 20.0, landing, wants_lease=lacks)
+            assert isinstance(news, Version | NothingNewer)
+            if isinstance(news, Version):
+                self.base, after = news, news.version
+            lease = news.lease
+        self.lease = lease
 
     def payload(self, first: float = 1.0) -> SealedPayload:
         vector = np.ones(self.computation.dimension, dtype=np.float32)
@@ -88,7 +93,7 @@ class Mallory:
             "seq": self.seq,
             "nonce": self.seq.to_bytes(16),
             "issued_at": 0.0,
-            "lease_ids": (),
+            "lease": self.lease,
             "n_samples": 10**9,
             "codec": sealed.codec,
             "manifest_digest": self.computation.manifest().digest,

@@ -5,7 +5,8 @@ from hashlib import sha256
 from typing import Any
 
 from pliska.coordinator.attendance import Attendance
-from pliska.coordinator.commit import GENESIS, CommitRecord, Contribution
+from pliska.coordinator.commit import GENESIS, CommitRecord, Contribution, cursor_after
+from pliska.coordinator.data_leases import DataCursor
 
 LIFE = b"1" * 16
 
@@ -20,11 +21,17 @@ def root_of(worker: str, made_for: int) -> bytes:
     return sha256(f"{worker} {made_for}".encode()).digest()
 
 
+def lease_of(worker: str, made_for: int) -> int:
+    """The lease of the batch that a worker's gradient for a round is of."""
+    return 256 * (made_for - 1) + int("".join(filter(str.isdigit, worker)) or 0)
+
+
 def contribution(worker: str, number: int, lag: int = 0, **changes: Any) -> Contribution:
     """What became of a gradient that round `number` took."""
     right: dict[str, Any] = {
         "worker": worker,
         "incarnation": LIFE,
+        "lease": lease_of(worker, number - lag),
         "payload_root": root_of(worker, number - lag),
         "verdict": "kept",
         "weight": 1.0,
@@ -35,8 +42,19 @@ def contribution(worker: str, number: int, lag: int = 0, **changes: Any) -> Cont
     return Contribution(**{**right, **changes})
 
 
-def record(number: int, contributions: Sequence[Contribution] = (), **changes: Any) -> CommitRecord:
-    """The record of round `number`, which made the version of the same number."""
+def record(
+    number: int,
+    contributions: Sequence[Contribution] = (),
+    after: CommitRecord | None = None,
+    **changes: Any,
+) -> CommitRecord:
+    """The record of round `number`, which made the version of the same number.
+
+    Its data cursor follows that of the record before it, if that is given or there is none.
+    """
+    cursor = DataCursor() if after is None else after.cursor
+    if after is not None or number == 1:
+        cursor = cursor_after(cursor, contributions)
     right: dict[str, Any] = {
         "job": "toy",
         "epoch": 7,
@@ -50,6 +68,7 @@ def record(number: int, contributions: Sequence[Contribution] = (), **changes: A
         "rule": "mean",
         "rule_parameters": (),
         "contributions": tuple(contributions),
+        "cursor": cursor,
         "learning_rate": 0.1,
         "seed": number,
         "aggregate_digest": bytes(32),

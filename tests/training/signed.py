@@ -4,7 +4,7 @@ from hashlib import sha256
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from training.records import LIFE, digest_of, record, root_of
+from training.records import LIFE, digest_of, lease_of, record, root_of
 
 from pliska.coordinator.audit_keys import KeyBook, KnownKey
 from pliska.coordinator.commit import Commit, Contribution
@@ -51,7 +51,7 @@ def header(worker: str, number: int = 5, **changes: Any) -> GradientHeader:
         "seq": 1,
         "nonce": bytes(16),
         "issued_at": 0.0,
-        "lease_ids": (),
+        "lease": lease_of(worker, number),
         "n_samples": 8,
         "codec": CodecSpec(Float32Codec.id),
         "manifest_digest": bytes(32),
@@ -71,7 +71,9 @@ def commit(
 ) -> Commit:
     """A commit of the leader, chained to the one before it where that is given."""
     chained = {} if previous is None else {"previous": previous.digest}
-    return Commit.sign(record(number, contributions, **{**chained, **changes}), signer(LEADER))
+    after = None if previous is None else previous.record
+    made = record(number, contributions, after, **{**chained, **changes})
+    return Commit.sign(made, signer(LEADER))
 
 
 def receipt(worker: str, code: ReplyCode, reason: str, number: int = 5, **changes: Any) -> Signed:

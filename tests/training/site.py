@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pliska.aggregation import rule_named
 from pliska.coordinator.client import JobDirectory, job_snapshot
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
 from pliska.coordinator.computation import Computation
+from pliska.coordinator.data_leases import DataLeases, lease_to
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.storage import LocalStorage
 from pliska.coordinator.update_log import UpdateLog
@@ -29,7 +30,7 @@ from pliska.discovery import (
     write_private_key,
 )
 from pliska.trainer.demo.processes import Child, Processes
-from pliska.trainer.gradient_source import GradientSource, HonestSource
+from pliska.trainer.gradient_source import Assignment, GradientSource, HonestSource
 from pliska.trainer.worker import Worker, WorkerOptions
 
 PATIENCE_S = 60.0
@@ -46,11 +47,11 @@ class Hold:
         self.is_reached = threading.Event()
         self.go_on = threading.Event()
 
-    def gradient(self, round_number: int, members: Sequence[str]) -> torch.Tensor:
-        if round_number == self.round_number:
+    def gradient(self, assignment: Assignment) -> torch.Tensor:
+        if assignment.round == self.round_number:
             self.is_reached.set()
             assert self.go_on.wait(PATIENCE_S), "the test never went on"
-        return self.inner.gradient(round_number, members)
+        return self.inner.gradient(assignment)
 
 
 class Slow:
@@ -61,9 +62,9 @@ class Slow:
         self.needs_members = inner.needs_members
         self.seconds = seconds
 
-    def gradient(self, round_number: int, members: Sequence[str]) -> torch.Tensor:
+    def gradient(self, assignment: Assignment) -> torch.Tensor:
         time.sleep(self.seconds)  # it runs in a thread
-        return self.inner.gradient(round_number, members)
+        return self.inner.gradient(assignment)
 
 
 class Pace:
@@ -81,10 +82,10 @@ class Pace:
             self._allowed = round_number
             self._changed.notify_all()
 
-    def gradient(self, round_number: int, members: Sequence[str]) -> torch.Tensor:
+    def gradient(self, assignment: Assignment) -> torch.Tensor:
         with self._changed:
-            self._changed.wait_for(lambda: round_number <= self._allowed)
-        return self.inner.gradient(round_number, members)
+            self._changed.wait_for(lambda: assignment.round <= self._allowed)
+        return self.inner.gradient(assignment)
 
 
 class Site:
@@ -159,12 +160,12 @@ class Site:
     def worker(self, name: str) -> None:
         """Start a worker in this process."""
         computation = Computation(self.job)
-        self._start(name, computation, HonestSource(computation, name))
+        self._start(name, computation, HonestSource(computation))
 
     def held_worker(self, name: str, round_number: int) -> Hold:
         """Start a worker in this process that waits in one round."""
         computation = Computation(self.job)
-        hold = Hold(HonestSource(computation, name), round_number)
+        hold = Hold(HonestSource(computation), round_number)
         self.holds.append(hold)
         self._start(name, computation, hold)
         return hold
@@ -172,12 +173,12 @@ class Site:
     def slow_worker(self, name: str, seconds: float) -> None:
         """Start a worker in this process that takes so long for each gradient."""
         computation = Computation(self.job)
-        self._start(name, computation, Slow(HonestSource(computation, name), seconds))
+        self._start(name, computation, Slow(HonestSource(computation), seconds))
 
     def paced_worker(self, name: str) -> Pace:
         """Start a worker in this process that works on no round before it is allowed to."""
         computation = Computation(self.job)
-        pace = Pace(HonestSource(computation, name))
+        pace = Pace(HonestSource(computation))
         self.paces.append(pace)
         self._start(name, computation, pace)
         return pace
@@ -265,9 +266,13 @@ class Site:
         """Train the job in this process with these workers in every round; return the digest."""
         model, computation = TrainingModel.build(self.job), Computation(self.job)
         rule = rule_named(self.job.rule.name, **self.job.rule.parameters)
+        leases = DataLeases()
         for round_number in range(1, self.job.rounds.count + 1):
+            leases = lease_to(leases, workers, round_number)
+            held = [leases.held[worker].lease for worker in workers]
             computation.parameters[:] = model.parameters().numpy()
-            rows = [computation.gradient(round_number, each) for each in workers]
+            rows = [computation.gradient(lease) for lease in held]
+            leases = DataLeases(leases.cursor.settle(held))
             model.apply(rule(rows, list(workers)).vector)
         return model.parameters_digest()
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pliska.coordinator.checkpoint import Checkpoint, CheckpointStore
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord, Contribution
+from pliska.coordinator.data_leases import DataCursor
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.training_state import vector_digest
@@ -105,6 +106,7 @@ class Leader:
                 Contribution(
                     worker="w1",
                     incarnation=bytes(16),
+                    lease=version - 1,
                     payload_root=bytes(32),
                     verdict="kept",
                     weight=1.0,
@@ -112,6 +114,7 @@ class Leader:
                     reason="",
                 ),
             ),
+            cursor=DataCursor(version),
             learning_rate=learning_rate,
             seed=version,
             aggregate_digest=vector_digest(aggregate),

@@ -124,8 +124,7 @@ async def test_flipped_labels_are_found_by_computing_them_again_and_honest_work_
     def flipped() -> np.ndarray:
         job.gradient("w6")  # takes the published parameters
         return job.computation.gradient(
-            job.lead.leading.publisher.published.version + 1,
-            "w6",
+            job.lead.lease("w6"),
             lambda targets: flipped_labels(targets, 3),
         ).numpy()
 

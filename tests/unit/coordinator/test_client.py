@@ -8,7 +8,13 @@ import pytest
 from training.leadership import Lead
 
 from pliska.coordinator import routes
-from pliska.coordinator.client import CoordinatorClient, Membership, Version, job_snapshot
+from pliska.coordinator.client import (
+    CoordinatorClient,
+    Membership,
+    NothingNewer,
+    Version,
+    job_snapshot,
+)
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ProtocolError
@@ -45,18 +51,28 @@ async def answering(response: Response) -> AsyncIterator[CoordinatorClient]:
         await server.close()
 
 
-async def download(response: Response) -> Version | Reply | None:
+async def download(response: Response) -> Version | NothingNewer | Reply:
     async with answering(response) as client:
         return await client.model(MEMBERSHIP, 3, 0.0, memoryview(bytearray(8)))
 
 
 async def test_downloaded_version_is_described_by_its_headers() -> None:
+    leased = {**MODEL, routes.DATA_LEASE: "9"}
+    version = await download(Response(200, leased, b"12345678"))
+    assert version == Version(
+        version=4, epoch=3, mode_epoch=5, digest=b"\xab" * 32, is_final=False, lease=9
+    )
+
+
+async def test_version_of_a_worker_that_has_to_wait_for_its_lease_has_none() -> None:
     version = await download(Response(200, MODEL, b"12345678"))
-    assert version == Version(version=4, epoch=3, mode_epoch=5, digest=b"\xab" * 32, is_final=False)
+    assert isinstance(version, Version)
+    assert version.lease is None
 
 
-async def test_no_newer_version_is_none_and_a_refusal_is_its_reply() -> None:
-    assert await download(Response(204)) is None
+async def test_no_newer_version_may_come_with_a_lease_and_a_refusal_is_its_reply() -> None:
+    assert await download(Response(204)) == NothingNewer(None)
+    assert await download(Response(204, {routes.DATA_LEASE: "0"})) == NothingNewer(0)
     refusal = await download(Response.of_reply(Reply(code=ReplyCode.NOT_MEMBER, reason="who?")))
     assert isinstance(refusal, Reply)
     assert refusal.code is ReplyCode.NOT_MEMBER
@@ -68,6 +84,9 @@ async def test_no_newer_version_is_none_and_a_refusal_is_its_reply() -> None:
         {routes.VERSION: "four"},
         {routes.EPOCH: ""},
         {"etag": '"xyz"'},
+        {routes.DATA_LEASE: "first"},
+        {routes.DATA_LEASE: "-1"},
+        {routes.DATA_LEASE: str(2**64)},
     ],
 )
 async def test_headers_that_make_no_sense_are_a_protocol_error(wrong: dict[str, str]) -> None:
@@ -99,12 +118,13 @@ async def test_answer_that_is_no_reply_is_a_protocol_error(
 
 
 async def test_list_of_members_and_status_are_checked() -> None:
-    async with answering(Response(200, {}, b'{"workers": ["w1", "w2"]}')) as client:
-        assert await client.members(MEMBERSHIP) == ("w1", "w2")
-        assert await client.status() == {"workers": ["w1", "w2"]}
-    async with answering(Response(200, {}, b'{"workers": 3}')) as client:
-        with pytest.raises(ProtocolError):
-            await client.members(MEMBERSHIP)
+    async with answering(Response(200, {}, b'{"workers": {"w1": 5, "w2": null}}')) as client:
+        assert await client.members(MEMBERSHIP) == {"w1": 5, "w2": None}
+        assert await client.status() == {"workers": {"w1": 5, "w2": None}}
+    for wrong in (b'{"workers": 3}', b'{"workers": {"w1": "5"}}', b'{"workers": {"w1": true}}'):
+        async with answering(Response(200, {}, wrong)) as client:
+            with pytest.raises(ProtocolError):
+                await client.members(MEMBERSHIP)
     async with answering(Response(200, {}, b"[]")) as client:
         with pytest.raises(ProtocolError):
             await client.status()

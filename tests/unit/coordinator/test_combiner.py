@@ -38,11 +38,11 @@ def sealed_of(
 ) -> Sealed:
     slots = {
         worker: Slot(
-            Offered(worker, LIFE, worker.encode() * 16, round_number),
+            Offered(worker, LIFE, worker.encode() * 16, round_number, lease),
             (states or {}).get(worker, SlotState.FILLED),
             "its reason",
         )
-        for worker, round_number in made_for.items()
+        for lease, (worker, round_number) in enumerate(made_for.items())
     }
     members = dict.fromkeys(WORKERS, LIFE)
     return Sealed(

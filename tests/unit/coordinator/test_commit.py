@@ -1,3 +1,4 @@
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -5,9 +6,11 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from training.records import contribution
 
 from pliska.coordinator.attendance import Attendance
-from pliska.coordinator.commit import GENESIS, Commit, CommitRecord, break_in_chain
+from pliska.coordinator.commit import GENESIS, Commit, CommitRecord, break_in_chain, cursor_after
+from pliska.coordinator.data_leases import LEFT_MAX, DataCursor
 from pliska.coordinator.errors import DamagedStateError
 from pliska.coordinator.standing import Conviction, StandingChange, StandingState
 from pliska.coordinator.storage import LocalStorage
@@ -59,6 +62,7 @@ def test_every_field_changes_the_digest(commits: list[Commit], signer: Signer) -
         {"rule": "krum"},
         {"rule_parameters": (("f", "2"),)},
         {"contributions": ()},
+        {"cursor": DataCursor(9)},
         {"learning_rate": 0.5},
         {"seed": 9},
         {"aggregate_digest": bytes(32)},
@@ -133,6 +137,77 @@ def test_as_many_contributions_as_a_job_may_have_workers(
     assert Commit.expected(commit.to_bytes(), commit.digest) == commit
     with pytest.raises(MalformedError, match=f"a length of {WORKERS_MAX + 1}"):
         Commit.sign(replace(full, contributions=(one,) * (WORKERS_MAX + 1)), signer)
+
+
+@pytest.mark.parametrize("lease", [-1, 2**64])
+def test_a_lease_that_is_no_number_of_a_batch_cannot_be_signed(
+    commits: list[Commit], signer: Signer, lease: int
+) -> None:
+    (one,) = commits[0].record.contributions
+    with pytest.raises(MalformedError, match="is not an unsigned 64-bit integer"):
+        wrong = replace(one, lease=lease)
+        Commit.sign(replace(commits[0].record, contributions=(wrong,)), signer)
+
+
+def test_a_cursor_with_as_many_leases_left_as_fit_is_read_back(
+    commits: list[Commit], signer: Signer
+) -> None:
+    most = DataCursor(LEFT_MAX + 1, tuple(range(LEFT_MAX)))
+    commit = Commit.sign(replace(commits[0].record, cursor=most), signer)
+    assert Commit.unverified(commit.to_bytes()) == commit
+
+
+@pytest.mark.parametrize(
+    ("end", "left"),
+    [(0, (1, 2)), (2, (1, 2)), (3, (1, 2)), (9, (2, 1)), (9, (2, 2)), (9, (1, 2**64 - 1))],
+)
+def test_a_cursor_in_hostile_bytes_is_refused(
+    commits: list[Commit], signer: Signer, end: int, left: tuple[int, int]
+) -> None:
+    record = replace(commits[0].record, cursor=DataCursor(9, (1, 2)))
+    signed = Commit.sign(record, signer).signed
+    written = struct.pack(">QIQQ", 9, 2, 1, 2)
+    assert signed.body.count(written) == 1
+    changed = signed.body.replace(written, struct.pack(">QIQQ", end, 2, *left))
+    with pytest.raises(DamagedStateError, match="no data cursor"):
+        Commit.unverified(replace(signed, body=changed).to_bytes())
+
+
+def test_more_leases_left_than_fit_are_not_read(commits: list[Commit], signer: Signer) -> None:
+    record = replace(commits[0].record, cursor=DataCursor(9, (1, 2)))
+    signed = Commit.sign(record, signer).signed
+    written = struct.pack(">QI", 9, 2)
+    changed = signed.body.replace(written, struct.pack(">QI", 9, LEFT_MAX + 1))
+    with pytest.raises(DamagedStateError, match=f"a length of {LEFT_MAX + 1}"):
+        Commit.unverified(replace(signed, body=changed).to_bytes())
+
+
+def test_what_counted_is_done_whatever_weight_it_got_and_what_was_refused_is_not() -> None:
+    gradients = [
+        contribution("w0", 1),
+        contribution("w1", 1, verdict="outvoted", weight=0.0),
+        contribution("w2", 1, verdict="refused"),
+        contribution("w3", 1),
+    ]
+    assert cursor_after(DataCursor(), gradients) == DataCursor(4, (2,))
+
+
+def test_a_record_may_count_no_batch_twice_and_must_say_what_is_done(
+    commits: list[Commit],
+) -> None:
+    first, second = commits[0].record, commits[1].record
+    (one,) = second.contributions
+    twice = replace(second, contributions=(one, replace(one, worker="w2")))
+    again = replace(second, contributions=(replace(one, lease=0),))
+    far = replace(second, contributions=(replace(one, lease=2**63),))
+    assert break_in_chain(commits[0], twice) == ("version 2: the batch of lease 1 is counted twice")
+    assert break_in_chain(commits[0], again) == ("version 2: the batch of lease 0 is counted twice")
+    assert "too far ahead" in str(break_in_chain(commits[0], far))
+    for previous, record in ((None, first), (commits[0], second)):
+        wrong = replace(record, cursor=DataCursor(record.version + 1))
+        assert break_in_chain(previous, wrong) == (
+            f"version {record.version} has another data cursor than follows from its contributions"
+        )
 
 
 def test_records_in_order_form_a_chain(commits: list[Commit]) -> None:

@@ -20,9 +20,9 @@ def test_worker_begins_with_the_coordinators_parameters_and_manifest() -> None:
 
 def test_gradient_is_the_derivative_of_the_batchs_loss_at_the_parameters() -> None:
     computation = Computation(toy_job())
-    inputs, targets = computation._batch(3, "w1")
+    inputs, targets = computation._batch(3)
     direction = torch.randn(computation.dimension, generator=torch.Generator().manual_seed(1))
-    slope = float(computation.gradient(3, "w1") @ direction)
+    slope = float(computation.gradient(3) @ direction)
 
     def loss(step: float) -> float:
         computation.parameters[:] += step * direction.numpy()
@@ -34,39 +34,38 @@ def test_gradient_is_the_derivative_of_the_batchs_loss_at_the_parameters() -> No
     assert abs((loss(1e-2) - loss(-1e-2)) / 2e-2 - slope) < 1e-2 * max(1.0, abs(slope))
 
 
-def test_same_round_and_worker_give_the_same_bytes_everywhere() -> None:
+def test_same_lease_gives_the_same_bytes_everywhere() -> None:
     one, other = Computation(toy_job()), Computation(toy_job())
-    assert torch.equal(one.gradient(5, "w2"), other.gradient(5, "w2"))
-    assert not torch.equal(one.gradient(5, "w2"), one.gradient(6, "w2"))
-    assert not torch.equal(one.gradient(5, "w2"), one.gradient(5, "w1"))
+    assert torch.equal(one.gradient(5), other.gradient(5))
+    assert not torch.equal(one.gradient(5), one.gradient(6))
 
 
-def test_what_a_module_draws_follows_from_round_and_worker_and_leaves_no_trace() -> None:
+def test_what_a_module_draws_follows_from_the_lease_and_leaves_no_trace() -> None:
     text = toy_job().text.replace("toy_job:model", "toy_job:forgetful_model")
     one, other = (Computation(parse_job(text, "toy.toml")) for _ in range(2))
     torch.manual_seed(1)
-    first = one.gradient(5, "w2")
+    first = one.gradient(5)
     after = torch.rand(1)
     torch.manual_seed(2)
-    other.gradient(4, "w1")
-    assert torch.equal(other.gradient(5, "w2"), first)
-    assert not torch.equal(other.gradient(6, "w2"), first)
+    other.gradient(4)
+    assert torch.equal(other.gradient(5), first)
+    assert not torch.equal(other.gradient(6), first)
     torch.manual_seed(1)
     assert torch.equal(torch.rand(1), after)
 
 
 def test_downloading_into_the_parameters_changes_the_model_and_returned_gradients_stay() -> None:
     computation = Computation(toy_job())
-    first = computation.gradient(1, "w1")
+    first = computation.gradient(1)
     kept = first.clone()
     computation.parameters[:] = np.zeros_like(computation.parameters)
-    second = computation.gradient(1, "w1")
+    second = computation.gradient(1)
     assert torch.equal(first, kept)
     assert not torch.equal(first, second)
 
 
 def test_targets_can_be_changed_by_a_liar_only_in_its_own_batch() -> None:
     computation = Computation(toy_job())
-    honest = computation.gradient(1, "w1")
-    assert not torch.equal(computation.gradient(1, "w1", lambda targets: 2 - targets), honest)
-    assert torch.equal(computation.gradient(1, "w1"), honest)
+    honest = computation.gradient(1)
+    assert not torch.equal(computation.gradient(1, lambda targets: 2 - targets), honest)
+    assert torch.equal(computation.gradient(1), honest)

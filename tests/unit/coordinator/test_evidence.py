@@ -74,7 +74,7 @@ def test_two_roots_for_one_slot_convict_their_worker() -> None:
         {"base_digest": bytes(32)},  # put back on another model
         {"base_version": 3},
         {"mode_epoch": 1},
-        {"lease_ids": ("9",)},  # told to read another batch
+        {"lease": 9},  # told to read another batch
     ],
 )
 def test_honest_reasons_for_two_headers_convict_nobody(change: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from pliska.coordinator.client import JobDirectory
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
+from pliska.coordinator.data_leases import DataCursor
 from pliska.coordinator.errors import CoordinatorError, DamagedStateError, ForkedChainError
 from pliska.coordinator.history import committed_history, logged_chain
 from pliska.coordinator.storage import LocalStorage
@@ -57,6 +58,7 @@ def commit_after(previous: Commit | None, base_digest: bytes = bytes(32)) -> Com
         rule="mean",
         rule_parameters=(),
         contributions=(),
+        cursor=DataCursor(),
         learning_rate=0.1,
         seed=0,
         aggregate_digest=vector_digest(AGGREGATE),

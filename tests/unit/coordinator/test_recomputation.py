@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from training.records import contribution
+from training.records import contribution, lease_of
 from training.signed import commit, header
 from training.toy_job import toy_job
 
@@ -67,7 +67,7 @@ def claimed(gradient: torch.Tensor) -> GradientHeader:
 
 def test_honest_gradient_is_equal_bit_for_bit(computation: Computation) -> None:
     parameters = computation.parameters.copy()
-    gradient = computation.gradient(5, "w1")
+    gradient = computation.gradient(lease_of("w1", 5))
     found = compare(computation, parameters, claimed(gradient), gradient.numpy())
     assert found.is_equal
     assert found.deviation == 0.0
@@ -75,7 +75,7 @@ def test_honest_gradient_is_equal_bit_for_bit(computation: Computation) -> None:
 
 def test_rounding_is_no_lie(computation: Computation) -> None:
     parameters = computation.parameters.copy()
-    gradient = computation.gradient(5, "w1") * (1 + 1e-6)
+    gradient = computation.gradient(lease_of("w1", 5)) * (1 + 1e-6)
     found = compare(computation, parameters, claimed(gradient), gradient.numpy())
     assert not found.is_equal
     assert found.deviation < 1e-5
@@ -85,24 +85,25 @@ def test_flipped_labels_another_batch_and_other_parameters_are_lies(
     computation: Computation,
 ) -> None:
     parameters = computation.parameters.copy()
-    flipped = computation.gradient(5, "w1", lambda targets: flipped_labels(targets, 3))
-    stolen = computation.gradient(5, "w2")
+    flipped = computation.gradient(lease_of("w1", 5), lambda targets: flipped_labels(targets, 3))
+    stolen = computation.gradient(lease_of("w2", 5))
     computation.parameters[:] = parameters + 0.1
-    stale = computation.gradient(5, "w1")
-    for lie in (flipped, stolen, stale, -computation.gradient(5, "w1")):
+    stale = computation.gradient(lease_of("w1", 5))
+    for lie in (flipped, stolen, stale, -computation.gradient(lease_of("w1", 5))):
         found = compare(computation, parameters, claimed(lie), lie.numpy())
         assert found.deviation > toy_job().audit.tolerance
     computation.parameters[:] = parameters
 
 
 def test_finding_states_what_was_compared(computation: Computation) -> None:
-    lie = computation.gradient(5, "w2")
+    lie = computation.gradient(lease_of("w2", 5))
     found = compare(computation, computation.parameters.copy(), claimed(lie), lie.numpy())
     stated = finding(ROUND, claimed(lie), found, 0.01)
     assert stated.record_digest == ROUND.digest
     assert stated.payload_root == claimed(lie).payload_root
     assert (
-        stated.recomputed_root == seal(Float32Codec(), computation.gradient(5, "w1").numpy()).root
+        stated.recomputed_root
+        == seal(Float32Codec(), computation.gradient(lease_of("w1", 5)).numpy()).root
     )
     assert stated.deviation == found.deviation
     assert torch.__version__ in computed_with()

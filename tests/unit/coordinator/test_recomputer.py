@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from training.records import contribution
+from training.records import contribution, lease_of
 from training.signed import KEYS, LEADER, commit, header, signer
 from training.toy_job import toy_job
 
@@ -36,7 +36,7 @@ def drawn(
 
 
 def test_lie_makes_evidence_and_truth_makes_none(recomputer: Recomputer) -> None:
-    honest = COMPUTATION.gradient(5, "w1").numpy()
+    honest = COMPUTATION.gradient(lease_of("w1", 5)).numpy()
     truth, lie = recomputer.submit(drawn(honest)), recomputer.submit(drawn(-honest))
     assert truth is not None
     assert truth.result(20) is None
@@ -53,7 +53,7 @@ def test_what_does_not_fit_is_passed_over_and_room_comes_back(recomputer: Recomp
         go_on.wait(20)
         return PARAMETERS
 
-    gradient = COMPUTATION.gradient(5, "w1").numpy()
+    gradient = COMPUTATION.gradient(lease_of("w1", 5)).numpy()
     waiting = [recomputer.submit(drawn(gradient, held)) for _ in range(WAITING_MAX)]
     assert None not in waiting
     assert recomputer.submit(drawn(gradient)) is None
@@ -68,7 +68,7 @@ def test_failure_takes_no_room_away(recomputer: Recomputer) -> None:
     def missing() -> NDArray[np.float32]:
         raise OSError("gone")
 
-    gradient = COMPUTATION.gradient(5, "w1").numpy()
+    gradient = COMPUTATION.gradient(lease_of("w1", 5)).numpy()
     for _ in range(WAITING_MAX + 1):
         future = recomputer.submit(drawn(gradient, missing))
         assert future is not None

@@ -22,6 +22,7 @@ def gradient(score: float = 1.0, verdict: str = "kept", reason: str = "") -> Con
     return Contribution(
         worker="w",
         incarnation=bytes(16),
+        lease=0,
         payload_root=bytes(32),
         verdict=verdict,
         weight=0.5,

@@ -18,7 +18,6 @@ from pliska.coordinator.round_state import (
     AggregationFailed,
     Broken,
     Commit,
-    Committed,
     MembersChanged,
     Opened,
     Phase,
@@ -150,7 +149,7 @@ def test_restarted_worker_is_admitted_at_the_next_opening_not_in_mid_round() -> 
     assert machine.answer() is ReplyCode.BUSY
     machine.fill("bcd")
     assert machine.contributors() == ("b", "c", "d")
-    machine.feed(Aggregated()).feed(Committed())
+    machine.commit()
     machine.feed(machine.offer("a", life=SECOND_LIFE))
     assert machine.answer() is ReplyCode.ACCEPTED
 
@@ -224,7 +223,7 @@ def test_job_halts_with_the_reason_after_too_many_aborts_in_a_row() -> None:
 def test_commit_publishes_before_the_next_round_opens() -> None:
     machine = collecting().fill("abcd").feed(Aggregated())
     assert machine.effects == (Commit(),)
-    machine.feed(Committed(), 1.0)
+    machine.feed(machine.committed(), 1.0)
     assert machine.effects == (Publish(), Opened(()))
     assert machine.state.round == 2
     assert machine.state.slots == {}
@@ -233,7 +232,7 @@ def test_commit_publishes_before_the_next_round_opens() -> None:
 def test_job_finishes_after_its_last_round() -> None:
     machine = collecting()
     for _ in range(OPTIONS.rounds):
-        machine.fill("abcd").feed(Aggregated()).feed(Committed())
+        machine.fill("abcd").commit()
     assert machine.state.phase is Phase.FINISHED
     assert machine.effects == (Publish(),)
     assert next_tick(machine.state, OPTIONS) is None

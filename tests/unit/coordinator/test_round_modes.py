@@ -19,6 +19,8 @@ from pliska.coordinator.round_state import (
     Aggregate,
     Aggregated,
     AggregationFailed,
+    Answer,
+    Asked,
     Broken,
     Committed,
     Event,
@@ -32,6 +34,7 @@ from pliska.coordinator.round_state import (
     Received,
     Refused,
     RoundOptions,
+    Sealed,
     SlotState,
     Tick,
 )
@@ -337,8 +340,8 @@ def test_back_to_synchronous_everything_in_flight_ends() -> None:
     machine.switch(SYNC, 0.65).commit(0.7)
     assert machine.state.setting.mode is SYNC
     assert machine.state.slots == {}
-    machine.feed(arriving, 0.8).feed(Received(arriving), 0.9)
-    machine.fill("acd", 1.0)
+    assert machine.feed(arriving, 0.8).answer() is ReplyCode.STALE_LEASE
+    machine.fill("abcd", 1.0)
     sealed = machine.aggregated()
     assert [sealed.lag(worker) for worker in sealed.contributors] == [0, 0, 0, 0]
 
@@ -375,6 +378,8 @@ class Life:
     flying: list[Offered] = field(default_factory=list)
     receiving: list[Offered] = field(default_factory=list)
     settled: set[tuple[str, int]] = field(default_factory=set)
+    leases: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
+    counted: set[int] = field(default_factory=set)
     commits: int = 0
     lives: int = 0
 
@@ -394,7 +399,7 @@ class Life:
         if state.phase is Phase.AGGREGATING:
             possible += [self.aggregate] * 4
         if state.phase is Phase.COMMITTING:
-            possible += [Committed] * 4
+            possible += [self.machine.committed] * 4
         if self.rng.random() < 0.03:
             possible.append(self.request)
         return possible
@@ -413,11 +418,24 @@ class Life:
         if self.here:
             worker = self.rng.choice(sorted(self.here))
             made_for = max(1, self.machine.state.round - self.rng.choice([0, 0, 0, 0, 1, 2, 3]))
-            root = f"{worker} {made_for}".encode()
-            if self.rng.random() < 0.02:
-                root += b" a lie"
-            self.flying.append(Offered(worker, self.here[worker], root, made_for))
+            lease = self.lease(worker, made_for)
+            if lease is not None:
+                root = f"{worker} {made_for} {lease}".encode()
+                if self.rng.random() < 0.02:
+                    root += b" a lie"
+                self.flying.append(Offered(worker, self.here[worker], root, made_for, lease))
         return Tick()
+
+    def lease(self, worker: str, made_for: int) -> int | None:
+        """The lease of a worker's gradient for a round, which it was told when it began."""
+        task = (worker, self.here[worker], made_for)
+        if task not in self.leases:
+            self.feed(Asked(worker))
+            lease = self.machine.state.leases.of(worker)
+            if lease is None:
+                return None
+            self.leases[task] = lease
+        return self.leases[task]
 
     def deliver(self) -> Event:
         """Let a message reach the machine, if admission would let it."""
@@ -458,6 +476,9 @@ class Life:
         self.machine.feed(event, self.now)
         state = self.machine.state
         for effect in self.machine.effects:
+            if isinstance(effect, Answer) and effect.code is ReplyCode.STALE_LEASE:
+                assert isinstance(event, Offered)
+                self.leases.pop((event.worker, event.incarnation, event.round), None)
             if isinstance(effect, Aggregate):
                 self.expect_enough(effect)
             if isinstance(effect, Publish):
@@ -467,12 +488,22 @@ class Life:
                 assert not slots & self.settled, "a slot was counted twice"
                 self.settled |= slots
                 self.commits += 1
+                assert isinstance(event, Committed)
+                self.expect_counted_once(before.sealed, event)
         assert state.reason
         assert state.phase in (Phase.HALTED, Phase.FINISHED) or state.round == self.commits + 1
         assert state.setting.mode_epoch >= before.setting.mode_epoch
         if state.setting != before.setting:
             assert state.attempt != before.attempt or state.round != before.round
         assert not set(state.slots) & set(state.sealed.slots if state.sealed else ())
+
+    def expect_counted_once(self, sealed: Sealed, committed: Committed) -> None:
+        counted = [slot.offer.lease for w, slot in sealed.slots.items() if w not in sealed.refused]
+        assert len(set(counted)) == len(counted)
+        assert not self.counted & set(counted), "a batch was counted twice"
+        self.counted |= set(counted)
+        assert all(map(committed.cursor.is_done, counted))
+        assert len(committed.cursor.left) <= 3 * 6, "batches are left behind"
 
     def expect_enough(self, effect: Aggregate) -> None:
         sealed = effect.sealed

@@ -98,7 +98,7 @@ async def test_challenge_and_hello_give_a_token_that_opens_the_rest(
     assert code(await ask(server, "POST", "heartbeat", token=token)) is ReplyCode.ACCEPTED
     members = await ask(server, "GET", "members", token=token)
     assert members.body is not None
-    assert json.loads(bytes(members.body)) == {"workers": ["w1"]}
+    assert json.loads(bytes(members.body)) == {"workers": {"w1": None}}
     assert code(await ask(server, "POST", "leave", token=token)) is ReplyCode.ACCEPTED
     assert code(await ask(server, "POST", "heartbeat", token=token)) is ReplyCode.NOT_MEMBER
     assert not lead.leading.members.present()

@@ -41,7 +41,11 @@ class Bench:
     def aggregate(self, value: float = 1.0, refused: Mapping[str, str] | None = None) -> None:
         refused = refused or {}
         number = self.stepper.head.version + 1
-        offers = {w: Offered(w, LIFE, w.encode() * 16, number) for w in WORKERS}
+        first = self.stepper.cursor.end
+        offers = {
+            worker: Offered(worker, LIFE, worker.encode() * 16, number, first + place)
+            for place, worker in enumerate(WORKERS)
+        }
         slots = {
             worker: Slot(offer, SlotState.REFUSED, refused[worker])
             if worker in refused

@@ -21,7 +21,16 @@ from pliska.coordinator.computation import Computation
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ProtocolError
 from pliska.coordinator.round_state import Phase
-from pliska.coordinator.wire import Buffer, GradientHeader, Reply, ReplyCode, Signed, peek
+from pliska.coordinator.wire import (
+    Buffer,
+    Float32Codec,
+    GradientHeader,
+    Reply,
+    ReplyCode,
+    Signed,
+    peek,
+    seal,
+)
 from pliska.coordinator.wire.tls import self_signed
 from pliska.locks import Election, Leadership, Session, StoreUnavailableError
 from pliska.trainer import worker as worker_module
@@ -41,7 +50,7 @@ def worker_of(
         name=name,
         directory=directory or lead.directory,
         computation=computation,
-        source=HonestSource(computation, name),
+        source=HonestSource(computation),
         signer=lead.signer(name),
         options=WorkerOptions(timeout_s),
     )
@@ -293,7 +302,10 @@ class Scripted:
 async def delivered(lead: Lead, *replies: Reply) -> tuple[Reply, list[GradientHeader]]:
     """Deliver a gradient for version 0; return the last reply and the headers that were sent."""
     worker = worker_of(lead, "w1")
-    worker._base = Version(version=0, epoch=1, mode_epoch=0, digest=bytes(32), is_final=False)
+    worker._base = Version(
+        version=0, epoch=1, mode_epoch=0, digest=bytes(32), is_final=False, lease=4
+    )
+    worker._lease = 4
     client = Scripted(*replies)
     membership = Membership("token", 1.0, 1)
     reply = await worker._deliver(client, membership)  # type: ignore[arg-type]
@@ -314,6 +326,31 @@ async def test_gradient_is_signed_again_for_the_mode_that_the_reply_names(
     assert headers[0].payload_root == headers[1].payload_root
     assert headers[0].round == headers[1].round == 1
     assert headers[0].seq < headers[1].seq
+
+
+async def test_another_batch_is_computed_for_the_lease_that_the_reply_names(
+    lead_toy: LeadToy,
+) -> None:
+    told = Reply(code=ReplyCode.STALE_LEASE, lease=9)
+    lead = lead_toy()
+    reply, headers = await delivered(lead, told, Reply(code=ReplyCode.ACCEPTED))
+    assert reply.code is ReplyCode.ACCEPTED
+    assert [header.lease for header in headers] == [4, 9]
+    computation = Computation(lead.job)
+    for header in headers:
+        right = seal(Float32Codec(), computation.gradient(header.lease).numpy())
+        assert header.payload_root == right.root
+
+
+async def test_worker_whose_lease_is_gone_asks_for_another_one(lead_toy: LeadToy) -> None:
+    told = Reply(code=ReplyCode.STALE_LEASE, reason="none is leased to it yet")
+    reply, headers = await delivered(lead_toy(), told)
+    assert reply == told
+    assert len(headers) == 1
+    worker = worker_of(lead_toy(), "w2")
+    worker._lease = 4
+    assert worker._wait_after(told) == 0.0
+    assert worker._lease is None
 
 
 async def test_gradient_is_kept_and_sent_again_while_the_leader_is_busy(lead_toy: LeadToy) -> None:

@@ -73,7 +73,7 @@ class Sender:
             "seq": 11,
             "nonce": b"n" * 16,
             "issued_at": 1.75e9,
-            "lease_ids": ("lease-4",),
+            "lease": 4,
             "n_samples": 32,
             "codec": self.sealed.codec,
             "manifest_digest": self.manifest.digest,

@@ -14,7 +14,6 @@ from pliska.coordinator.wire import (
     decode,
     encode,
 )
-from pliska.coordinator.wire.limits import ENVELOPE_BYTES_MAX, LEASES_MAX
 
 HELLO = Hello(
     protocol=1, job="digits", worker="w1", incarnation=b"i" * 16, key_id="k", nonce=b"n" * 16
@@ -36,7 +35,7 @@ RECEIPT = Receipt(
 def test_a_gradient_header_has_every_field_of_the_protocol(sender) -> None:
     expected = """
         job epoch round mode_epoch base_version base_digest worker incarnation key_id seq nonce
-        issued_at lease_ids n_samples codec manifest_digest payload_len chunk_len payload_root
+        issued_at lease n_samples codec manifest_digest payload_len chunk_len payload_root
     """
     assert [field.name for field in fields(GradientHeader)] == expected.split()
     header = sender.header()
@@ -68,14 +67,9 @@ def test_a_hello_has_a_whole_manifest_digest_or_none(size: int) -> None:
         {"epoch": -1},
         {"worker": "w 1"},
         {"issued_at": float("nan")},
-        {"lease_ids": ("x",) * (LEASES_MAX + 1)},
+        {"lease": 2**64},
     ],
 )
 def test_a_field_outside_its_bounds_cannot_be_sent(sender, change) -> None:
     with pytest.raises(MalformedError):
         encode(sender.header(**change))
-
-
-def test_the_leases_of_one_gradient_are_bounded_and_fit_its_envelope(sender) -> None:
-    header = sender.header(lease_ids=tuple(f"lease-{i:024d}" for i in range(LEASES_MAX)))
-    assert len(sender.signer.sign(header).to_bytes()) < ENVELOPE_BYTES_MAX
