@@ -226,7 +226,7 @@ class Marks:
         """Return the mark that made the version what it is.
 
         Raises:
-            RefusedError: The version is PENDING.
+            RefusedError: The version is not complete.
             IntegrityError: There is none, or another one than the record says, or too
                 few publishers signed that the version is READY again.
         """
@@ -260,7 +260,7 @@ class Marks:
         Raises:
             IntegrityError: One is missing, or does not follow the one before.
         """
-        if record.state is State.PENDING:
+        if record.manifest_digest is None:
             return ()
         marks = [self.newest(record)]
         while marks[-1].number > 1:

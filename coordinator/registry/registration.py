@@ -2,15 +2,21 @@
 
 The order makes a crash at any point harmless: blobs under digests that nothing
 refers to yet, or a PENDING number that the next registration of the same content
-completes. Readers see a version only when all of its files are durable.
+completes. Where storing fails, as on a full disk, the number is given up at once. Readers see a version only when all of its files are durable.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pliska.coordinator.errors import StorageError
 from pliska.coordinator.registry.blobs import Blobs, hash_tensor
-from pliska.coordinator.registry.errors import NotFoundError, RegistryConflictError
+from pliska.coordinator.registry.errors import (
+    NotFoundError,
+    RegistryConflictError,
+    RegistryError,
+)
 from pliska.coordinator.registry.lanes import in_lanes
 from pliska.coordinator.registry.lineage import Lineage
 from pliska.coordinator.registry.manifest import Manifest, TensorEntry
@@ -20,9 +26,10 @@ from pliska.coordinator.registry.sweeps import Sweeps
 from pliska.coordinator.registry.tensor import Tensor
 from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord, Versions
 from pliska.coordinator.wire.signing import Signer
-from pliska.locks import Change, ConflictError, OutcomeUnknownError
+from pliska.locks import Change, ConflictError, LockError, OutcomeUnknownError
 
 ATTEMPTS_MAX = 20
+REASON_CHARACTERS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +88,12 @@ class Registrar:
         for _ in range(ATTEMPTS_MAX):
             stored = self.versions.reserve(manifest, self.registered_at, self.registered_by)
             at_rest = self.sweeps.rest()  # before the first file is looked at
-            self._put(manifest, tensors)
-            wanted, also = self._wanted(stored, manifest, signer)
+            try:
+                self._put(manifest, tensors)
+                wanted, also = self._wanted(stored, manifest, signer)
+            except (RegistryError, StorageError) as error:
+                self._give_up(stored, str(error))
+                raise
             if wanted == stored.record:
                 return Registration(wanted, created=False)
             try:
@@ -96,6 +107,18 @@ class Registrar:
         """Store the tensors, those that are the same once."""
         different = {entry.digest: tensors[entry.name] for entry in manifest.tensors}
         in_lanes(lambda pair: self.blobs.put_tensor(pair[1], pair[0]), different.items())
+
+    def _give_up(self, stored: StoredVersion, why: str) -> None:
+        """Let a number go that failed for good, so that what was stored for it is garbage at once.
+
+        Where that fails too, it stays PENDING, as after a crash.
+        """
+        if stored.record.state is not State.PENDING:
+            return
+        reason = f"its registration failed: {why}"[:REASON_CHARACTERS_MAX]
+        gone = dataclasses.replace(stored.record, state=State.DELETED, state_reason=reason)
+        with contextlib.suppress(LockError, RegistryError):
+            self.versions.delete_content(stored, gone)
 
     def _wanted(
         self, stored: StoredVersion, manifest: Manifest, signer: Signer | None

@@ -69,7 +69,7 @@ class VersionRecord:
     Attributes:
         version: 1, 2, 3, ... within the model.
         content_id: Identity of its tensors.
-        manifest_digest: The manifest; None while PENDING.
+        manifest_digest: The manifest; None while PENDING, and where that came to nothing.
         state: What may be done with it.
         state_reason: Why it is in that state; empty for the ordinary ways.
         parent: The version that it was trained from.
@@ -103,8 +103,13 @@ class VersionRecord:
         """How a person refers to it, such as `digits:3`."""
         return f"{self.model}:{self.version}"
 
+    @property
+    def is_given_up(self) -> bool:
+        """Whether its registration failed: it is DELETED and never was READY."""
+        return self.state is State.DELETED and self.manifest_digest is None
+
     def complete_manifest_digest(self) -> Digest:
-        """Return the manifest digest. Raises `RefusedError` while the version is PENDING."""
+        """Return the manifest digest. Raises `RefusedError` where the version is not complete."""
         if self.manifest_digest is None:
             raise RefusedError(
                 f"{self.name} is {self.state}: its registration did not finish; register the same "
@@ -158,8 +163,9 @@ class VersionRecord:
             mark_hash=document.digest("mark_hash"),
         )
         document.finish()
-        if (record.manifest_digest is None) != (record.state is State.PENDING):
-            raise document.bad("manifest_digest", "there exactly when the version is not PENDING")
+        is_whole = record.state is not State.PENDING and not record.is_given_up
+        if (record.manifest_digest is not None) != is_whole:
+            raise document.bad("manifest_digest", "there exactly when the version was registered")
         if record.parent is not None and record.parent >= record.version:
             raise document.bad("parent", "an older version")
         return record
