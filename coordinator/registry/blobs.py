@@ -58,7 +58,8 @@ class Blobs:
     def put_tensor(self, tensor: Tensor, digest: Digest) -> None:
         """Store the tensor's bytes under `digest`; a sound blob that is there already is kept.
 
-        A damaged blob is replaced, so registering a model again repairs it.
+        A damaged blob is replaced, so registering a model again repairs it. The digest is
+        compared once more, but for a tensor that is held: that one costs no second hash.
 
         Raises:
             IntegrityError: The tensor's bytes do not have that digest (its file
@@ -69,7 +70,8 @@ class Blobs:
             self._storage.read(name, tensor.type.nbytes)
         ):
             return
-        self._storage.write(name, _verified(tensor, digest))
+        chunks = exactly(tensor) if tensor.is_held else _verified(tensor, digest)
+        self._storage.write(name, chunks)
 
     def read_tensor(self, entry: TensorEntry) -> bytes:
         """Return the tensor's C-order little-endian bytes, verified.
@@ -149,7 +151,10 @@ class Blobs:
 
     def size(self, name: str) -> int | None:
         """Return a file's length in bytes; None where there is no such file."""
-        return self._storage.size(name)
+        try:
+            return self._storage.size(name)
+        except LinkedObjectError:
+            return None
 
     def remove(self, name: str) -> bool:
         """Remove a file that no version needs; False where it was gone."""

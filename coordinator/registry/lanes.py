@@ -19,7 +19,8 @@ ResultT = TypeVar("ResultT")
 def in_lanes(work: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> list[ResultT]:
     """Apply `work` to each item, in a thread for each processor; return the results in order.
 
-    The threads are named after the caller's. The first error is raised when work that has begun is done; the rest is not begun.
+    The threads are named after the caller's. The first error is raised when what has
+    begun is done; the rest is not begun.
     """
     lanes = min(LANES_MAX, len(os.sched_getaffinity(0)))
     with ThreadPoolExecutor(lanes, threading.current_thread().name) as pool:

@@ -75,14 +75,17 @@ class Tensor:
     Attributes:
         type: dtype and shape.
         chunks: Returns the bytes from the beginning, in pieces, `type.nbytes` in all.
+        is_held: Whether the caller holds the bytes in memory and lets nobody change them
+            while they are used, so that they need not be compared when they are read again.
     """
 
     type: TensorType
     chunks: Callable[[], Iterator[bytes | memoryview]]
+    is_held: bool = False
 
     @classmethod
     def of_bytes(cls, dtype: str, shape: tuple[int, ...], content: bytes | memoryview) -> "Tensor":
-        """Return the tensor with these C-order little-endian bytes.
+        """Return the tensor with these C-order little-endian bytes, which must not change.
 
         Raises:
             TensorFormatError: dtype and shape do not go with that many bytes.
@@ -93,7 +96,7 @@ class Tensor:
             raise TensorFormatError(
                 f"{dtype} of shape {shape} takes {kind.nbytes} bytes, not {view.nbytes}"
             )
-        return cls(kind, lambda: iter((view,)))
+        return cls(kind, lambda: iter((view,)), is_held=True)
 
 
 def exactly(tensor: Tensor) -> Iterator[bytes | memoryview]:
