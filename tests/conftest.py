@@ -2,7 +2,12 @@
 
 import signal
 
-from services.fixtures import (  # noqa: F401 - pytest finds fixtures and hooks by name here
+import pytest
+
+# Before anything imports them: what tests share says as much of a failed assertion as tests do.
+pytest.register_assert_rewrite("chaos", "registry_chaos", "services", "simulation", "training")
+
+from services.fixtures import (  # noqa: E402, F401 - pytest finds fixtures and hooks by name here
     consul,
     consul_binary,
     consul_servers,

@@ -11,6 +11,7 @@ import os
 import shutil
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,7 +83,10 @@ def start_one(
         bootstrap_expect=1,
         **settings,
     )
-    server.process.wait_until_ready()
+    if "acl" in settings:  # nobody is told without a token who is registered
+        server.process.wait_until_ready()
+    else:
+        _wait_until_registered([server])
     return server
 
 
@@ -95,14 +99,18 @@ def start_three(directory: Path, program: Path) -> list[ConsulServer]:
         _start(directory / f"server-{i + 1}", program, triple, bootstrap_expect=3, retry_join=join)
         for i, triple in enumerate(triples)
     ]
+    _wait_until_registered(servers)
+    return servers
+
+
+def _wait_until_registered(servers: Sequence[ConsulServer]) -> None:
     until_s = time.monotonic() + START_TIMEOUT_S
     for server in servers:
         server.process.wait_until_ready()
         while not _is_registered(server.host_port):
             if time.monotonic() > until_s:
-                raise ServiceFailedError(f"the others do not know Consul at {server.host_port}")
+                raise ServiceFailedError(f"the leader does not know Consul at {server.host_port}")
             time.sleep(0.05)
-    return servers
 
 
 def _start(

@@ -58,6 +58,12 @@ def test_whatever_happens_no_round_is_lost_stolen_or_repeated(seed: int) -> None
     assert not wrong, f"seed {seed}: {wrong}; deaths at writes: {run.deaths}"
 
 
+def test_a_seed_plays_the_same_run_again() -> None:
+    first, again = play(4), play(4)
+    assert (again.steps, again.deaths) == (first.steps, first.deaths)
+    assert (again.committed, again.shown) == (first.committed, first.shown)
+
+
 def test_the_checks_find_what_is_wrong() -> None:
     run = play(2)
     assert not violations(run)

@@ -16,6 +16,7 @@ import contextlib
 import gc
 import heapq
 import itertools
+import logging
 import sys
 import warnings
 from collections import deque
@@ -232,6 +233,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 def quiet_burial() -> Iterator[None]:
     """Free what dead processes held; what their `finally` blocks try then is not heard."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _unraisable: None
+    factory = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(_in_words)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -243,7 +246,18 @@ def quiet_burial() -> Iterator[None]:
                 pass
     finally:
         asyncio._set_running_loop(None)
+        logging.setLogRecordFactory(factory)
         sys.unraisablehook = hook
+
+
+def _in_words(*arguments: Any, **options: Any) -> logging.LogRecord:
+    """Make a record that holds no error, whose traceback would keep frames of the dead."""
+    record = logging.LogRecord(*arguments, **options)
+    record.msg, record.args = record.getMessage(), ()
+    if record.exc_info:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+        record.exc_info = None
+    return record
 
 
 def _succeed(future: "asyncio.Future[Any]", result: Any) -> None:
