@@ -1,4 +1,4 @@
-"""Holds a run against the rules I1 to I8; a pure function of what is left of it.
+"""Holds a run against the rules I1 to I9; a pure function of what is left of it.
 
 Reading the history has proven I1 and I2 already: it is chained without a gap and
 the alias is its newest entry. I8 was proven by coming to rest.
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from chaos.history import Event
 from registry_chaos.run import Run
+from registry_chaos.sweeper import HISTORY
 
 from pliska.coordinator.registry import Ending, HistoryEntry, MoveKind, State, VersionRecord
 from pliska.coordinator.registry.digest import NO_DIGEST
@@ -24,6 +25,7 @@ def check(run: Run) -> list[str]:
         *_each_operation_moves_once_or_never(run),
         *_everybody_was_told_the_truth(run),
         *_rollbacks_went_to_the_previous(run),
+        *_nothing_in_use_was_removed(run),
     ]
 
 
@@ -112,10 +114,44 @@ def _rollbacks_went_to_the_previous(run: Run) -> Iterator[str]:
         withdrawn = before[-1:] if before[-1].canary is not None else ()
         for known_failed in (failed, set()):  # which were known when it was resolved is not
             previous = [*withdrawn, *previous_entries(before, versions, known_failed)]
-            if previous and previous[0].to_version == entry.to_version:
+            # Of those that were removed in the end, some were removed by then.
+            steps = [each.to_version for each in previous]
+            if entry.to_version in steps and run.gone.issuperset(
+                steps[: steps.index(entry.to_version)]
+            ):
                 break
         else:
             yield f"I7: generation {entry.gen} went back to {entry.to_version}, not {previous[:1]}"
+
+
+def _nothing_in_use_was_removed(run: Run) -> Iterator[str]:
+    """I9: what an alias, its last moves, a node or a pin needs is there, and was not removed."""
+    for damage in run.damage:
+        yield f"I9: {damage}"
+    for event in run.events:
+        if event["kind"] != "collected":
+            continue
+        for version in event["removed"]:
+            for use in _uses(run, event, version):
+                yield f"I9: version {version} was removed at {event['to_s']}, though {use}"
+
+
+def _uses(run: Run, collected: Event, version: int) -> Iterator[str]:
+    """Say what needed the version from before a collection until after it."""
+    first, last = collected["gens"]
+    for entry in run.history[max(0, last - HISTORY) : first]:
+        if version in (entry.to_version, entry.canary and entry.canary.version):
+            yield f"generation {entry.gen} pointed at it"
+    events = [event for event in run.events if event.get("version") == version]
+    from_s, to_s = collected["from_s"], collected["to_s"]
+    for event in events:
+        is_served = event["kind"] == "served until" and not event["stale"]
+        if is_served and event["since_s"] < from_s and event["until_s"] > to_s:
+            yield f"{event['node']} served it"
+    turns = [(event["at_s"], event["kind"]) for event in events if event["at_s"] < to_s]
+    pins = [(at_s, kind) for at_s, kind in sorted(turns) if kind in ("pinned", "unpinning")]
+    if pins and pins[-1][1] == "pinned" and pins[-1][0] < from_s:
+        yield f"it was pinned at {pins[-1][0]}"
 
 
 def _ready(entry: HistoryEntry) -> VersionRecord:

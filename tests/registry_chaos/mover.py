@@ -18,6 +18,7 @@ from pliska.coordinator.registry import (
     Registry,
     RegistryError,
     RollbackRequest,
+    State,
     Wait,
 )
 from pliska.coordinator.registry.requests import Request
@@ -39,7 +40,10 @@ class Mover:
 
     def turn(self) -> None:
         """Ask for one move, or clean up after somebody."""
-        request = self._request()
+        try:
+            request = self._request()
+        except (RegistryError, LockError):
+            return
         began_s = now_s()
         self._recorder.record("asked", op_id=request.op_id)
         try:
@@ -70,9 +74,14 @@ class Mover:
         }
         if chance.random() < 0.6:
             percent = chance.choice((None, None, 25))
-            version = chance.randint(1, VERSIONS)
-            return PromoteRequest(**common, version=version, canary_percent=percent)
+            return PromoteRequest(**common, version=self._version(), canary_percent=percent)
         return RollbackRequest(**common, reason="worse", quarantine=False)
+
+    def _version(self) -> int:
+        """Choose one of the versions that were there a moment ago, a new one more often."""
+        versions = self._registry.versions(MODEL)
+        ready = [version.version for version in versions if version.state is State.READY]
+        return self._random.choice(ready[-VERSIONS:])
 
     def _clean_up(self, op_id: str) -> None:
         """Sometimes abort or resume what another has open, who may be dead or not."""

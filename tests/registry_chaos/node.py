@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> None:
                 if last:
                     recorder.record("served until", node=name, **last)
                 recorder.record("served", node=name, until_s=seen_s, **seen)
-                last = {**seen, "until_s": seen_s}
+                last = {**seen, "since_s": seen_s, "until_s": seen_s}
             has_ended.wait(LOOK_PAUSE_S)
 
 

@@ -1,9 +1,8 @@
-"""One run: four processes that move an alias, three that serve it, and kill -9 among them."""
+"""One run: four processes that move an alias, three that serve it, two that collect; kill -9."""
 
 import itertools
 import os
 import random
-import struct
 import subprocess
 import sys
 import threading
@@ -14,13 +13,14 @@ from pathlib import Path
 
 from chaos.history import Event, read_history
 from registry_chaos.mover import ALIAS, MODEL, VERSIONS
+from registry_chaos.sweeper import tensors_of
 
 from pliska.coordinator.registry import (
     EndedOperation,
     HistoryEntry,
     PromoteRequest,
     Registry,
-    Tensor,
+    State,
 )
 from pliska.coordinator.storage import LocalStorage
 from pliska.locks import Backend, connect
@@ -28,6 +28,7 @@ from pliska.locks import Backend, connect
 TESTS = Path(__file__).parents[1]
 MOVERS = 4
 NODES = 3
+SWEEPERS = 2
 KILL_EVERY_S = (0.2, 1.5)
 END_TIMEOUT_S = 60.0
 
@@ -40,12 +41,16 @@ class Run:
         history: All moves of the alias, verified by reading them.
         ended: How each operation ended.
         events: What the processes wrote down.
+        gone: Versions that were removed.
+        damage: What is missing or damaged of the others, every byte read.
         kills: How many were killed.
     """
 
     history: tuple[HistoryEntry, ...]
     ended: tuple[EndedOperation, ...]
     events: list[Event]
+    gone: frozenset[int] = frozenset()
+    damage: tuple[str, ...] = ()
     kills: int = 0
 
 
@@ -110,8 +115,7 @@ def _run(
     artifacts, history = folder / "artifacts", folder / "history"
     registry = Registry(backend, LocalStorage(artifacts))
     for number in range(1, VERSIONS + 1):
-        tensor = Tensor.of_bytes("F32", (2,), struct.pack("<2f", number, -number))
-        registry.register(MODEL, {"head": tensor}, actor="ann")
+        registry.register(MODEL, tensors_of(number), actor="ann")
     registry.promote(PromoteRequest(model=MODEL, alias=ALIAS, version=1, actor="ann", op_id="1st"))
     shared = [address, str(artifacts), str(history)]
     movers = [
@@ -123,7 +127,12 @@ def _run(
         _Child([["registry_chaos.node", *shared, str(folder / name), name, str(lease_s)]])
         for name in (f"n{number}" for number in range(NODES))
     ]
-    children = [*movers, *nodes]
+    sweepers = [
+        _Child([["registry_chaos.sweeper", *shared, str(seed * 1000 + number + 100 * life)]
+                for life in range(100)])
+        for number in range(SWEEPERS)
+    ]  # fmt: skip
+    children = [*movers, *nodes, *sweepers]
     for child in children:
         child.start()
     for child in children:
@@ -135,13 +144,23 @@ def _run(
         victim.kill()
         victim.start()
         kills += 1
-    for mover in movers:
-        mover.stop()
+    for child in (*movers, *sweepers):
+        child.stop()
     _settle(registry)
     for node in nodes:
         node.stop()
+    inspection = registry.inspector(reads_every_byte=True).inspect()
     return Run(
-        registry.log(MODEL, ALIAS), registry.ended(MODEL, ALIAS), read_history(history), kills
+        history=registry.log(MODEL, ALIAS),
+        ended=registry.ended(MODEL, ALIAS),
+        events=read_history(history),
+        gone=frozenset(
+            version.version
+            for version in registry.versions(MODEL)
+            if version.state is State.DELETED
+        ),
+        damage=tuple(f"{problem.place}: {problem.what}" for problem in inspection.problems),
+        kills=kills,
     )
 
 

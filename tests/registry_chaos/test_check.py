@@ -50,6 +50,16 @@ def served(gen: int, version: int, at_s: float, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def collected(removed: int, *gens: int) -> dict[str, Any]:
+    return {"kind": "collected", "removed": [removed], "gens": gens, "from_s": 5.0, "to_s": 6.0,
+            "at_s": 6.0}  # fmt: skip
+
+
+def of(kind: str, version: int, at_s: float, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "version": version, "at_s": at_s, "node": "n0", "stale": "",
+            "gen": 9, **more}  # fmt: skip
+
+
 def told(gen: int, outcome: str, to_s: float, by: str = "") -> dict[str, Any]:
     op_id = f"op{gen}"
     return {"kind": "told", "op_id": op_id, "by": by or op_id, "outcome": outcome, "gen": gen,
@@ -77,6 +87,27 @@ def test_a_good_run_is_good() -> None:
 
 
 @pytest.mark.parametrize(
+    "events",
+    [
+        [collected(1, 4, 4)],
+        [collected(3, 4, 7)],
+        [of("served until", 1, 7.0, since_s=5.5, until_s=7.0), collected(1, 4, 4)],
+        [of("served until", 1, 7.0, since_s=1.0, until_s=5.5), collected(1, 4, 4)],
+        [of("served until", 1, 7.0, since_s=1.0, until_s=7.0, stale="x"), collected(1, 4, 4)],
+        [of("pinned", 1, 5.5), collected(1, 4, 4)],
+        [of("pinned", 1, 1.0), of("unpinning", 1, 5.5), collected(1, 4, 4)],
+    ],
+)
+def test_what_nothing_needed_all_the_time_may_go(events: list[dict[str, Any]]) -> None:
+    assert check(replace(GOOD, events=events)) == []
+
+
+def test_a_rollback_may_pass_over_what_was_removed() -> None:
+    past = replace(GOOD, history=(*GOOD.history[:3], entry(4, MoveKind.ROLLBACK, 1, 3)))
+    assert check(replace(past, gone=frozenset({2}))) == []
+
+
+@pytest.mark.parametrize(
     ("run", "rule"),
     [
         (with_events(served(4, 3, 4.0)), "I3"),
@@ -93,6 +124,15 @@ def test_a_good_run_is_good() -> None:
         (
             replace(GOOD, history=(*GOOD.history[:3], entry(4, MoveKind.ROLLBACK, 1, 3))),
             "I7",
+        ),
+        (replace(GOOD, damage=("digits:3: missing",)), "I9"),
+        (with_events(collected(2, 4, 4)), "I9"),
+        (with_events(collected(3, 4, 5)), "I9"),
+        (with_events(of("pinned", 1, 1.0), collected(1, 4, 4)), "I9"),
+        (with_events(of("pinned", 1, 3.0), of("unpinning", 1, 2.0), collected(1, 4, 4)), "I9"),
+        (
+            with_events(of("served until", 1, 7.0, since_s=4.0, until_s=7.0), collected(1, 4, 4)),
+            "I9",
         ),
     ],
 )
