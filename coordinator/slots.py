@@ -3,8 +3,8 @@
 A slot is named by a worker and the round that the gradient was made for, one
 more than its base version. The first verified offer takes it, if it names the
 worker's lease; the same one again is answered as a repetition, a different one
-of the same batch as equivocation. What earlier rounds counted is not known here: that is `recent_rounds`, which `admission`
-asks first. Pure; called by `round`.
+of the same batch as equivocation. What earlier rounds counted is not known here:
+that is `recent_rounds`, which `admission` asks first. Pure; called by `round`.
 """
 
 from dataclasses import replace

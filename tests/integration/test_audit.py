@@ -143,7 +143,7 @@ async def test_proofs_and_evidence_are_checked_with_keys_alone(trained: Site) ->
         for key in json.loads((trained.folder / "keys.json").read_text())["keys"]
         if key["role"] == "coordinator"
     ]
-    cases = [("w1", 2, None), ("w6", LATE_ROUND, "late"), (NAME, 2, "quarantined")]
+    cases = [("w1", 2, None), ("w6", LATE_ROUND, "late"), (NAME, LATE_ROUND, "quarantined")]
     for worker, number, fate in cases:
         words = ("audit", "prove", "toy", number, worker, "-o", f"{worker}.proof", *offline)
         assert "proof in" in run(trained, *words)

@@ -43,7 +43,7 @@ def headers_that_do_not_fit(mallory: Mallory) -> list[Case]:
         ({"epoch": epoch + 1}, code.STALE_EPOCH),
         ({"round": version}, code.STALE_ROUND),
         ({"round": version + 2}, code.FUTURE_ROUND),
-        ({"mode_epoch": 1}, code.STALE_ROUND),
+        ({"mode_epoch": 1}, code.STALE_MODE),
         ({"base_version": version + 1}, code.WRONG_BASE),
         ({"base_digest": OTHER}, code.WRONG_BASE),
         ({"worker": "w1"}, code.OLD_INCARNATION),
@@ -56,6 +56,8 @@ def headers_that_do_not_fit(mallory: Mallory) -> list[Case]:
         ({"payload_len": 4}, code.SCHEMA),
         ({"payload_len": 2**40}, code.TOO_LARGE),
         ({"chunk_len": CHUNK_BYTES // 2}, code.SCHEMA),
+        ({"lease": mallory.lease + 1}, code.STALE_LEASE),
+        ({"lease": 2**64 - 1}, code.STALE_LEASE),
         ({"payload_root": OTHER}, code.DIGEST),
     ]
     return [
@@ -247,7 +249,7 @@ async def test_bad_input_gets_its_reply_is_counted_and_changes_no_bit(
     assert {name: status["replies"].get(name) for name in mallory.got} == dict(mallory.got)
     assert set(mallory.got) <= set(status["reasons"])
     assert set(mallory.got) == set(ReplyCode) - {
-        code.ACCEPTED, code.DUPLICATE, code.BUSY, code.COMMITTED,
+        code.ACCEPTED, code.DUPLICATE, code.BUSY, code.COMMITTED, code.QUARANTINED,
     }  # fmt: skip
     last_hold.go_on.set()
     assert await site.finished() == [5, 5]
@@ -256,4 +258,8 @@ async def test_bad_input_gets_its_reply_is_counted_and_changes_no_bit(
         [each.worker for each in record.contributions if each.verdict == "refused"]
         for record in chain
     ] == [[NAME], [NAME], [NAME], [], []]
-    assert chain[-1].parameters_digest == site.undisturbed_digest("w1", "w2")
+    counted = [
+        {e.worker: e.lease for e in record.contributions if e.is_counted} for record in chain
+    ]
+    assert [sorted(leases) for leases in counted] == [["w1", "w2"]] * 5
+    assert chain[-1].parameters_digest == site.trained_digest(counted)

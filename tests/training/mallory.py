@@ -60,15 +60,16 @@ class Mallory:
         """Wait for the version that the next round is computed on, and its lease."""
         after = -1 if self.base is None else self.base.version
         landing = memoryview(np.empty(self.computation.dimension, "<f4")).cast("B")
-        lease = None
-        while lease is None or self.base is None or self.base.version == after:
-            lacks = lease is None
-            news = await self.client.model(joined, after, 20.0, landing, wants_lease=lacks)
-            assert isinstance(news, Version | NothingNewer)
-            if isinstance(news, Version):
-                self.base, after = news, news.version
+        base = None
+        while base is None:
+            news = await self.client.model(joined, after, 20.0, landing)
+            base = news if isinstance(news, Version) else None
+        lease, after = base.lease, base.version
+        while lease is None:
+            news = await self.client.model(joined, after, 20.0, landing, wants_lease=True)
+            assert isinstance(news, NothingNewer)
             lease = news.lease
-        self.lease = lease
+        self.base, self.lease = base, lease
 
     def payload(self, first: float = 1.0) -> SealedPayload:
         vector = np.ones(self.computation.dimension, dtype=np.float32)

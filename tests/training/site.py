@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pliska.aggregation import rule_named
 from pliska.coordinator.client import JobDirectory, job_snapshot
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
 from pliska.coordinator.computation import Computation
-from pliska.coordinator.data_leases import DataLeases, lease_to
+from pliska.coordinator.data_leases import DataCursor, DataLeases, lease_to
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.storage import LocalStorage
 from pliska.coordinator.update_log import UpdateLog
@@ -264,16 +264,25 @@ class Site:
 
     def undisturbed_digest(self, *workers: str) -> bytes:
         """Train the job in this process with these workers in every round; return the digest."""
+        leases, cursor = [], DataCursor()
+        for round_number in range(1, self.job.rounds.count + 1):
+            held = lease_to(DataLeases(cursor), workers, round_number).held
+            leases.append({worker: each.lease for worker, each in held.items()})
+            cursor = cursor.settle(leases[-1].values())
+        return self.trained_digest(leases)
+
+    def trained_digest(self, leases: Iterable[Mapping[str, int]]) -> bytes:
+        """Train the job in this process; return the digest.
+
+        Args:
+            leases: Of each round, by worker.
+        """
         model, computation = TrainingModel.build(self.job), Computation(self.job)
         rule = rule_named(self.job.rule.name, **self.job.rule.parameters)
-        leases = DataLeases()
-        for round_number in range(1, self.job.rounds.count + 1):
-            leases = lease_to(leases, workers, round_number)
-            held = [leases.held[worker].lease for worker in workers]
+        for held in leases:
             computation.parameters[:] = model.parameters().numpy()
-            rows = [computation.gradient(lease) for lease in held]
-            leases = DataLeases(leases.cursor.settle(held))
-            model.apply(rule(rows, list(workers)).vector)
+            rows = [computation.gradient(held[worker]) for worker in sorted(held)]
+            model.apply(rule(rows, sorted(held)).vector)
         return model.parameters_digest()
 
     async def close(self) -> None:

@@ -144,9 +144,9 @@ def test_a_lease_that_is_no_number_of_a_batch_cannot_be_signed(
     commits: list[Commit], signer: Signer, lease: int
 ) -> None:
     (one,) = commits[0].record.contributions
+    wrong = replace(commits[0].record, contributions=(replace(one, lease=lease),))
     with pytest.raises(MalformedError, match="is not an unsigned 64-bit integer"):
-        wrong = replace(one, lease=lease)
-        Commit.sign(replace(commits[0].record, contributions=(wrong,)), signer)
+        Commit.sign(wrong, signer)
 
 
 def test_a_cursor_with_as_many_leases_left_as_fit_is_read_back(

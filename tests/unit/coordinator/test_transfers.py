@@ -11,10 +11,12 @@ class Payload:
     """A payload that arrives when it is told to."""
 
     def __init__(self) -> None:
+        self.is_begun = asyncio.Event()
         self.is_whole = asyncio.Event()
         self.was_ended = False
 
     async def receive(self) -> str:
+        self.is_begun.set()
         try:
             await self.is_whole.wait()
         except asyncio.CancelledError:
@@ -25,8 +27,7 @@ class Payload:
 
 async def begun(transfers: Transfers, worker: str, payload: Payload) -> "asyncio.Task[str | None]":
     task = asyncio.create_task(transfers.receive(worker, payload.receive()))
-    while worker not in transfers.workers:
-        await asyncio.sleep(0)
+    await payload.is_begun.wait()
     return task
 
 
@@ -54,7 +55,6 @@ async def test_only_the_named_workers_are_ended_and_it_is_over_when_that_returns
 async def test_caller_that_is_cancelled_takes_its_transfer_with_it() -> None:
     transfers, payload = Transfers(), Payload()
     task = await begun(transfers, "a", payload)
-    await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
