@@ -85,7 +85,7 @@ def show(place: Place, reference: ReferenceArgument) -> None:
 def register(
     place: Place,
     model: ModelArgument,
-    path: Annotated[Path, typer.Argument(help="A safetensors file.")],
+    path: Annotated[Path, typer.Argument(help="A safetensors file; or .onnx, .pt2.")],
     parent: Annotated[int | None, typer.Option(help="The version it was trained from.")] = None,
     lineage: Annotated[
         Path | None, typer.Option(help="JSON file: job, rounds, rule, f, metrics, …")
@@ -98,7 +98,7 @@ def register(
     ] = None,
     actor: ActorOption = None,
 ) -> None:
-    """Store a safetensors file as a version of MODEL and print the version's number.
+    """Store the tensors of a file as a version of MODEL and print the version's number.
 
     The same tensors are the same version: registering them again prints the
     number they have.
@@ -148,11 +148,16 @@ app.command()(model_publication.adopt)
 def export(
     place: Place,
     reference: ReferenceArgument,
-    path: Annotated[Path, typer.Argument(help="The safetensors file to write; must not exist.")],
+    path: Annotated[
+        Path, typer.Argument(help="The file to write: .onnx, .pt2, else safetensors; a new one.")
+    ],
+    like: Annotated[
+        Path | None, typer.Option(help="For .onnx and .pt2: a file whose graph it gets.")
+    ] = None,
 ) -> None:
-    """Write a version as a safetensors file, verifying every byte."""
+    """Write a version as a file, verifying every byte."""
     with place.open() as registry:
-        version = registry.export(Reference.parse(reference), path)
+        version = registry.export(Reference.parse(reference), path, like)
         aliases = alias_names(registry.aliases(version.model), version.version)
     _say(f"wrote {version.name} ({version.state}) to {path}")
     show_rows(place.output, "versions", VERSION_COLUMNS, [version_row(version, aliases)])

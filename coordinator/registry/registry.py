@@ -28,6 +28,7 @@ from pliska.coordinator.registry.loading import LoadedModel, load_record
 from pliska.coordinator.registry.manifest import Manifest
 from pliska.coordinator.registry.marks import Mark
 from pliska.coordinator.registry.metrics import MetricSource, PushedMetrics
+from pliska.coordinator.registry.model_file import open_model_file, write_model_file
 from pliska.coordinator.registry.moves import Move
 from pliska.coordinator.registry.names import Reference, check_alias, check_model
 from pliska.coordinator.registry.namespace import Namespace
@@ -45,7 +46,6 @@ from pliska.coordinator.registry.requests import (
 from pliska.coordinator.registry.resolution import find_version
 from pliska.coordinator.registry.rollout import Rollout
 from pliska.coordinator.registry.tensor import Tensor
-from pliska.coordinator.registry.tensor_file import TensorFile, write_tensor_file
 from pliska.coordinator.registry.versions import VersionRecord
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.wire.signing import Signer
@@ -128,13 +128,13 @@ class Registry:
         lineage: Lineage | None = None,
         signer: Signer | None = None,
     ) -> Registration:
-        """Store the tensors of a safetensors file as a version; see `register`.
+        """Store the tensors of a safetensors, `.onnx` or `.pt2` file as a version; see `register`.
 
         Raises:
             NotFoundError: There is no such file.
-            TensorFormatError: It is not a well-formed safetensors file.
+            TensorFormatError: It is not well-formed, or not what its suffix says.
         """
-        with TensorFile(path) as file:
+        with open_model_file(path) as file:
             return self.register(
                 model,
                 file.tensors,
@@ -213,16 +213,22 @@ class Registry:
         """
         return load_record(self.namespace, self.resolve(reference))
 
-    def export(self, reference: Reference, path: Path) -> VersionRecord:
-        """Write a version as a safetensors file, verified while it is written.
+    def export(self, reference: Reference, path: Path, like: Path | None = None) -> VersionRecord:
+        """Write a version as a file, verified while it is written.
 
-        The file is there whole or not at all. Raises as `load`, and
-        `RegistryUsageError` where the path exists or cannot be written.
+        Args:
+            reference: The version.
+            path: An `.onnx` or `.pt2` file, or else a safetensors file. It is there
+                whole or not at all.
+            like: For the first two: a file of the same kind, whose graph the new one gets.
+
+        Raises as `load`, and `RegistryUsageError` where the path exists or cannot be
+        written, or `like` has no place for the version's tensors.
         """
         record = self.resolve(reference)
         manifest = self.namespace.verifier.manifest(record)
         tensors = {entry.name: self.namespace.blobs.tensor(entry) for entry in manifest.tensors}
-        write_tensor_file(path, tensors, manifest.metadata)
+        write_model_file(path, tensors, manifest.metadata, like)
         return record
 
     def verify(self, record: VersionRecord) -> None:

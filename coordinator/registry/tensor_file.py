@@ -18,18 +18,14 @@ gaps or overlaps (the format's README). A header may be padded with spaces.
 
 import json
 import os
-import secrets
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pliska.coordinator.registry.errors import (
-    NotFoundError,
-    RegistryUsageError,
-    TensorFormatError,
-)
+from pliska.coordinator.registry.errors import TensorFormatError
+from pliska.coordinator.registry.input_file import open_input
+from pliska.coordinator.registry.new_file import new_file
 from pliska.coordinator.registry.tensor import (
     DTYPE_BITS,
     TENSOR_NAME_CHARACTERS_MAX,
@@ -63,13 +59,7 @@ class TensorFile:
             TensorFormatError: It is not a well-formed safetensors file.
         """
         self._path = path
-        try:
-            # Non-blocking, so that a pipe of that name does not hang us.
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise NotFoundError(f"there is no file {path}") from error
-        except (OSError, ValueError) as error:
-            raise RegistryUsageError(f"cannot read {str(path)!r}: {error}") from error
+        self._descriptor = open_input(path)
         try:
             self._read_header()
         except BaseException:
@@ -93,8 +83,6 @@ class TensorFile:
 
     def _read_header(self) -> None:
         status = os.fstat(self._descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise TensorFormatError(f"{self._path}: not a file")
         if status.st_size < 8:
             raise self._bad(f"only {status.st_size} bytes")
         header_length = int.from_bytes(self._read(0, 8), "little")
@@ -202,25 +190,12 @@ def write_tensor_file(
         RegistryUsageError: The file exists, or cannot be made there.
         TensorFormatError: A tensor gave more or fewer bytes than its type says.
     """
-    if path.exists():
-        raise RegistryUsageError(f"{path} exists; remove it or choose another path")
     names = sorted(tensors, key=lambda name: (-DTYPE_BITS[tensors[name].type.dtype], name))
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        try:
-            with temporary.open("xb") as file:
-                file.write(_header(names, tensors, metadata))
-                for name in names:
-                    for chunk in exactly(tensors[name]):
-                        file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            _sync_directory(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise RegistryUsageError(f"cannot write {path}: {error.strerror or error}") from error
+    with new_file(path) as file:
+        file.write(_header(names, tensors, metadata))
+        for name in names:
+            for chunk in exactly(tensors[name]):
+                file.write(chunk)
 
 
 def _header(names: list[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
@@ -244,11 +219,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) != len(pairs):
         raise ValueError("a name is there twice")
     return fields
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
