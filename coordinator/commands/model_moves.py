@@ -47,6 +47,7 @@ from pliska.coordinator.commands.model_options import (
     load_signer,
     with_place,
 )
+from pliska.coordinator.commands.model_rows import VERSION_COLUMNS, version_row
 from pliska.coordinator.registry import (
     DeadlinePassedError,
     Move,
@@ -283,15 +284,31 @@ def resume(place: Place, op_id: OperationArgument, actor: ActorOption = None) ->
 @with_place
 def approve(
     place: Place,
-    op_id: OperationArgument,
+    what: Annotated[
+        str, typer.Argument(metavar="OP|MODEL:N", help="Id of an operation, or a version.")
+    ],
     sign: Annotated[Path, typer.Option(metavar="KEY", help="A publisher's key file.")],
     actor: ActorOption = None,
 ) -> None:
-    """Approve of an operation that waits for approvals."""
+    """Approve of an operation that waits for approvals, or sign a version that is registered."""
+    signer, by = load_signer(sign), actor or default_actor()
+    if ":" in what:
+        _sign(place, Reference.parse(what), signer, by)
+        return
     with place.open() as registry:
-        operation = registry.operations(actor or default_actor()).approve(op_id, load_signer(sign))
-    _say(f"operation {op_id} has {len(operation.approvals)} approvals")
+        operation = registry.operations(by).approve(what, signer)
+    _say(f"operation {what} has {len(operation.approvals)} approvals")
     show_rows(place.output, "operations", OPERATION_COLUMNS, [operation_fields(operation)])
+
+
+def _sign(place: Place, reference: Reference, signer: Signer, actor: str) -> None:
+    if reference.version is None:
+        raise RegistryUsageError(f"{reference}: write MODEL:N, the number of a version")
+    with place.open() as registry:
+        keep = registry.housekeeping(actor)
+        version = keep.sign(reference.model, reference.version, signer)
+    _say(f"{version.name} has {len(version.signatures)} signatures")
+    show_rows(place.output, "versions", VERSION_COLUMNS, [version_row(version, [])])
 
 
 def _time(text: str) -> datetime:

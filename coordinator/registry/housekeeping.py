@@ -1,10 +1,11 @@
-"""What a person does to keep a registry in order: mark versions, pin them, and let go of them.
+"""What a person does to keep a registry in order: sign, mark and pin versions, and let go of them.
 
 A quarantine or a deprecation is a mark in the version's own history (see `marks`);
 nodes that serve the version go on until their alias is moved. What a collection
 removes is decided in `roots`.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,13 @@ from pliska.coordinator.registry.namespace import Namespace
 from pliska.coordinator.registry.pins import Pin
 from pliska.coordinator.registry.requests import check_reason
 from pliska.coordinator.registry.roots import Retention
-from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord
+from pliska.coordinator.registry.signatures import sign_version, signer_ids
+from pliska.coordinator.registry.versions import (
+    SIGNATURES_MAX,
+    State,
+    StoredVersion,
+    VersionRecord,
+)
 from pliska.coordinator.wire.signing import Signer
 from pliska.locks import ConflictError, OutcomeUnknownError
 
@@ -86,6 +93,35 @@ class Housekeeping:
                 as `quarantine`.
         """
         return self._mark(model, version, State.READY, reason, signers)
+
+    def sign(self, model: str, version: int, signer: Signer) -> VersionRecord:
+        """Vouch for a version, every byte of which is read first; a key signs it once.
+
+        Raises:
+            NotFoundError: There is no such version.
+            RefusedError: It is not READY, or has as many signatures as a version can have.
+            IntegrityError: Something of it is missing or was changed.
+        """
+        parts = self._parts
+        for _ in range(ATTEMPTS_MAX):
+            stored = self._find(model, version)
+            record = stored.record
+            if record.state is not State.READY:
+                raise RefusedError(f"{record.name} is {record.state}; nobody signs it now")
+            if signer.key_id in signer_ids(record):
+                return record
+            if len(record.signatures) >= SIGNATURES_MAX:
+                raise RefusedError(f"{record.name} has {SIGNATURES_MAX} signatures already")
+            for entry in parts.verifier.unsigned_manifest(record).tensors:
+                parts.blobs.read_tensor(entry)
+            signatures = (*record.signatures, sign_version(record, signer))
+            signed = dataclasses.replace(record, signatures=signatures)
+            try:
+                parts.versions.replace(stored, signed)
+            except (ConflictError, OutcomeUnknownError):
+                continue  # look again: somebody else changed it, or we did
+            return signed
+        raise RegistryConflictError(f"{model}:{version} keeps changing; try again")
 
     def pin(self, model: str, version: int, reason: str) -> Pin:
         """Keep a version, whatever a collection is told; one that is pinned stays as it is.

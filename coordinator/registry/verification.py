@@ -30,8 +30,16 @@ class Verifier:
             RefusedError: The version is PENDING: its files are not all there yet.
             IntegrityError: The manifest or a signature is not what the record says.
         """
-        digest = record.complete_manifest_digest()
+        record.complete_manifest_digest()
         verify_signatures(record, self._publisher_key, self._signatures_min)
+        return self.unsigned_manifest(record)
+
+    def unsigned_manifest(self, record: VersionRecord) -> Manifest:
+        """Return the manifest of a version that may lack signatures yet, to sign it.
+
+        Raises as `manifest` does, but for signatures.
+        """
+        digest = record.complete_manifest_digest()
         manifest = self._blobs.read_manifest(digest)
         if (manifest.namespace, manifest.model, manifest.content_id) != (
             record.namespace,

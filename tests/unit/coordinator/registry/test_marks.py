@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,6 +167,36 @@ def test_taking_a_quarantine_back_needs_as_many_signatures_as_a_version(
     assert record_of(strict).state is State.QUARANTINED
     keep.reinstate("digits", 1, "was the camera", publishers[:2])
     strict.promote(1)
+
+
+def test_a_version_is_signed_by_one_publisher_after_the_other(
+    desk: Any, desk_on: Any, storage: LocalStorage, publishers: list[Signer]
+) -> None:
+    desk.register(1)
+    strict = desk_on(desk.backend, storage, signatures_min=2)
+    for publisher in (publishers[0], publishers[0], publishers[2]):
+        strict.registry.housekeeping("bob").sign("digits", 1, publisher)
+        with pytest.raises(IntegrityError, match="1 signatures"):
+            strict.promote(1)
+    signed = strict.registry.housekeeping("bob").sign("digits", 1, publishers[1])
+    assert len(signed.signatures) == 3
+    strict.promote(1)
+
+
+def test_nobody_signs_what_is_damaged_or_marked(
+    desk: Any, publishers: list[Signer], tmp_path: Path
+) -> None:
+    desk.register(1, 2)
+    keep = desk.registry.housekeeping("bob")
+    keep.quarantine("digits", 2, "smells")
+    with pytest.raises(RefusedError, match="QUARANTINED"):
+        keep.sign("digits", 2, publishers[0])
+    for path in (tmp_path / "artifacts/default/tensors").rglob("*"):
+        if path.is_file():
+            path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(IntegrityError, match="another digest"):
+        keep.sign("digits", 1, publishers[0])
+    assert record_of(desk).signatures == ()
 
 
 def test_a_version_reinstated_where_that_took_no_signature_is_refused_where_it_does(

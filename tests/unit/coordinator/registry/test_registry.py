@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from pliska.coordinator.errors import StorageFullError
 from pliska.coordinator.registry import (
     IntegrityError,
     Lineage,
@@ -19,7 +21,9 @@ from pliska.coordinator.registry import (
     RefusedError,
     Registry,
     RegistryUsageError,
+    Retention,
     State,
+    VersionRecord,
 )
 from pliska.coordinator.storage import LocalStorage
 from pliska.coordinator.wire.signing import Signer
@@ -251,6 +255,64 @@ def test_a_malformed_signature_is_refused(desk: Any, signature: str) -> None:
     desk.backend.update(record.key, value, record.modified)
     with pytest.raises(IntegrityError):
         desk.registry.load(Reference.parse("digits:1"))
+
+
+class FullDisk(LocalStorage):
+    """A directory with room for so many files."""
+
+    def __init__(self, directory: Path, room: int = 0) -> None:
+        super().__init__(directory)
+        self.room = threading.Semaphore(room)
+
+    def write(self, name: str, chunks: Any) -> None:
+        if not self.room.acquire(blocking=False):
+            raise StorageFullError(f"cannot write {name}: no space left")
+        super().write(name, chunks)
+
+
+@pytest.mark.parametrize("room", [0, 1, 2])
+def test_a_registration_that_fails_gives_its_number_up_and_its_files_are_garbage(
+    backend: Backend, tmp_path: Path, desk_on: Any, tensors: Callable[[int], Any], room: int
+) -> None:
+    disk = FullDisk(tmp_path / "artifacts", room)
+    desk = desk_on(backend, disk)
+    with pytest.raises(StorageFullError):
+        desk.register(1)
+    (failed,) = desk.registry.versions("digits")
+    assert (failed.state, failed.manifest_digest) == (State.DELETED, None)
+    assert "no space left" in failed.state_reason
+    assert VersionRecord.from_bytes(failed.to_bytes(), "it") == failed
+    assert desk.registry.marks(failed) == ()
+    with pytest.raises(RefusedError):
+        desk.promote(1)
+    assert desk.registry.inspector(reads_every_byte=True).inspect().is_sound
+    collected = desk.registry.housekeeping("ann").collect(Retention())
+    assert len(collected.files) == room
+    disk.room.release(9)
+    desk.register(1)
+    assert [each.state for each in desk.registry.versions("digits")] == [State.DELETED, State.READY]
+
+
+def test_one_that_fails_beside_one_that_goes_on_stops_it_not(
+    backend: Backend, tmp_path: Path, desk_on: Any
+) -> None:
+    other = desk_on(backend, FullDisk(tmp_path / "full"))
+    failures: list[StorageFullError] = []
+
+    class Overlapped(LocalStorage):
+        def write(self, name: str, chunks: Any) -> None:
+            if not failures:
+                with pytest.raises(StorageFullError) as failure:
+                    other.register(1)
+                failures.append(failure.value)
+            super().write(name, chunks)
+
+    desk = desk_on(backend, Overlapped(tmp_path / "artifacts"))
+    desk.register(1)
+    desk.registry.load(Reference.parse("digits"))
+    *given_up, whole = desk.registry.versions("digits")
+    assert whole.state is State.READY
+    assert {each.state for each in given_up} == {State.DELETED}
 
 
 PREPARE = """
