@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from simulation.disk import Disk, DiskStorage
 from simulation.world import Run
+from training.passes import miscounts
 
 from pliska.coordinator.commit import Commit, break_in_chain
 from pliska.coordinator.errors import CoordinatorError
@@ -19,6 +20,7 @@ def violations(run: Run) -> list[str]:
         *_ends(run),
         *_chain(committed),
         *_slots(committed),
+        *_samples(run, committed),
         *_shown(run, committed),
         *_replicas(run, committed),
     ]
@@ -63,6 +65,17 @@ def _slots(committed: Sequence[Commit]) -> Iterator[str]:
     )
     yield from (f"slot {slot} counted {n} times" for slot, n in slots.items() if n > 1)
     yield from (f"a gradient of {w} counted {n} times" for (w, _), n in roots.items() if n > 1)
+
+
+def _samples(run: Run, committed: Sequence[Commit]) -> Iterator[str]:
+    """Every sample is read once in a pass, and none is left behind for long."""
+    records = [commit.record for commit in committed]
+    if not records:
+        return
+    yield from miscounts(run.job, records)
+    left = records[-1].cursor.left
+    if len(left) >= len(run.workers):
+        yield f"the batches of {len(left)} leases were left behind: {left}"
 
 
 def _shown(run: Run, committed: Sequence[Commit]) -> Iterator[str]:

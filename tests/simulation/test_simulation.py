@@ -71,7 +71,11 @@ def test_the_checks_find_what_is_wrong() -> None:
     assert any("handed out" in each for each in violations(run))
     run.committed.append(run.committed[-1])
     assert any("chain breaks" in each for each in violations(run))
+    assert any("is read 2 times in pass" in each for each in violations(run))
     run.committed.pop()
+    lost = run.committed.pop(3)
+    assert any("is read 0 times in pass" in each for each in violations(run))
+    run.committed.insert(3, lost)
     for disk in run.disks.values():
         disk.objects.clear()
     assert any("do not lead" in each for each in violations(run))
