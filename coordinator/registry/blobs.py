@@ -132,9 +132,13 @@ class Blobs:
     def digest_fault(self, file: BlobFile) -> str | None:
         """Say what is wrong with a file, every byte of which is read; None where it is sound."""
         fault = self.size_fault(file)
-        if fault is None and digest_of(self._storage.read(file.name, file.nbytes)) != file.digest:
-            fault = "its bytes have another digest"
-        return fault
+        if fault is not None:
+            return fault
+        try:
+            content = self._storage.read(file.name, file.nbytes)
+        except (MissingObjectError, ObjectTooLargeError) as error:
+            return str(error)  # it changed this moment
+        return None if digest_of(content) == file.digest else "its bytes have another digest"
 
     def copy_from(self, source: "Blobs", file: BlobFile) -> bool:
         """Put a copy's file here in the place of what is there; False where that one is bad too."""

@@ -84,10 +84,12 @@ class Inspector:
     def __init__(self, namespace: Namespace, fault_of: FaultOf = Blobs.size_fault) -> None:
         self._parts = namespace
         self._fault_of = fault_of
+        self._sound: set[tuple[str, str]] = set()
 
     def inspect(self) -> Inspection:
-        """Look at everything."""
+        """Look at everything; at a file that several versions share, once."""
         parts = self._parts
+        self._sound.clear()
         models = parts.versions.models()
         problems: list[Problem] = []
         records: list[VersionRecord] = []
@@ -178,11 +180,20 @@ class Inspector:
             yield Problem(record.name, "parent, tensors or bytes are not those of its manifest")
         own, *tensors = self._parts.blobs.files_of(manifest)
         for copy in self._parts.blobs.copies():
-            faults = [(own, copy.digest_fault(own))]
-            faults += [(file, self._fault_of(copy, file)) for file in tensors]
-            for file, fault in faults:
-                if fault is not None:
-                    yield Problem(record.name, f"{file.name}: {fault}", file, str(copy))
+            yield from self._of_file(record.name, copy, own, Blobs.digest_fault)
+            for file in tensors:
+                yield from self._of_file(record.name, copy, file, self._fault_of)
+
+    def _of_file(
+        self, place: str, copy: Blobs, file: BlobFile, fault_of: FaultOf
+    ) -> Iterator[Problem]:
+        if (str(copy), file.name) in self._sound:
+            return
+        fault = fault_of(copy, file)
+        if fault is None:
+            self._sound.add((str(copy), file.name))
+        else:
+            yield Problem(place, f"{file.name}: {fault}", file, str(copy))
 
     def _files(self, record: VersionRecord) -> tuple[BlobFile, ...]:
         """Return what a version needs; nothing where its manifest cannot be read."""
