@@ -4,7 +4,7 @@ Data goes to stdout, messages to stderr. Exit codes: 0 done or already so,
 2 usage, 3 not found, 4 conflict, 5 integrity or unsafe format, 6 a deadline passed
 (the JSON says whether the alias moved), 7 refused by policy or by the nodes,
 8 store unreachable (nothing was applied), 9 outcome unknown. This file has the
-commands for versions; `model_moves` those for aliases.
+commands for versions; the other modules whose names begin with `model_` have the rest.
 """
 
 from pathlib import Path
@@ -16,6 +16,7 @@ from pliska.coordinator.commands import (
     model_canary,
     model_diff,
     model_moves,
+    model_operations,
     model_publication,
     model_upkeep,
     model_watch,
@@ -125,9 +126,9 @@ app.command()(model_moves.promote)
 app.command()(model_moves.rollback)
 app.command()(model_moves.status)
 app.command()(model_moves.log)
-app.command()(model_moves.abort)
-app.command()(model_moves.resume)
-app.command()(model_moves.approve)
+app.command()(model_operations.abort)
+app.command()(model_operations.resume)
+app.command()(model_operations.approve)
 app.command()(model_canary.metric)
 app.command()(model_watch.watch)
 app.command()(model_diff.diff)

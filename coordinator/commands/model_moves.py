@@ -1,6 +1,7 @@
-"""The commands of `pliska model` for aliases: promote, roll back, watch, call off, finish.
+"""The commands of `pliska model` for aliases: promote, roll back, look at what became of it.
 
-`model` puts them into its group. Exit codes are in its docstring.
+`model` puts them into its group; `model_operations` has those for operations that are
+open. Exit codes are in the docstring of `model`.
 """
 
 import time
@@ -27,11 +28,9 @@ from pliska.coordinator.commands.model_move_rows import (
     LOG_COLUMNS,
     MOVE_COLUMNS,
     NODE_COLUMNS,
-    OPERATION_COLUMNS,
     log_rows,
     move_row,
     node_rows,
-    operation_fields,
     status_fields,
 )
 from pliska.coordinator.commands.model_options import (
@@ -47,7 +46,6 @@ from pliska.coordinator.commands.model_options import (
     load_signer,
     with_place,
 )
-from pliska.coordinator.commands.model_rows import VERSION_COLUMNS, version_row
 from pliska.coordinator.registry import (
     DeadlinePassedError,
     Move,
@@ -91,7 +89,6 @@ ValidForOption = Annotated[
 SignOption = Annotated[
     Path | None, typer.Option(metavar="KEY", help="Approve with this publisher's key file.")
 ]
-OperationArgument = Annotated[str, typer.Argument(metavar="OP", help="Id of the operation.")]
 
 
 @with_place
@@ -264,53 +261,6 @@ def status(
             time.sleep(POLL_S)
 
 
-@with_place
-def abort(place: Place, op_id: OperationArgument, actor: ActorOption = None) -> None:
-    """Call off an operation that has not moved its alias yet."""
-    with place.open() as registry:
-        move = registry.operations(actor or default_actor()).abort(op_id)
-    _show_move(place, move)
-
-
-@with_place
-def resume(place: Place, op_id: OperationArgument, actor: ActorOption = None) -> None:
-    """Finish an operation whose coordinator died: take it over and drive it to its end."""
-    with place.open() as registry:
-        move = registry.operations(actor or default_actor()).resume(op_id, tell=_say)
-    _show_move(place, move)
-    move.check()
-
-
-@with_place
-def approve(
-    place: Place,
-    what: Annotated[
-        str, typer.Argument(metavar="OP|MODEL:N", help="Id of an operation, or a version.")
-    ],
-    sign: Annotated[Path, typer.Option(metavar="KEY", help="A publisher's key file.")],
-    actor: ActorOption = None,
-) -> None:
-    """Approve of an operation that waits for approvals, or sign a version that is registered."""
-    signer, by = load_signer(sign), actor or default_actor()
-    if ":" in what:
-        _sign(place, Reference.parse(what), signer, by)
-        return
-    with place.open() as registry:
-        operation = registry.operations(by).approve(what, signer)
-    _say(f"operation {what} has {len(operation.approvals)} approvals")
-    show_rows(place.output, "operations", OPERATION_COLUMNS, [operation_fields(operation)])
-
-
-def _sign(place: Place, reference: Reference, signer: Signer, actor: str) -> None:
-    if reference.version is None:
-        raise RegistryUsageError(f"{reference}: write MODEL:N, the number of a version")
-    with place.open() as registry:
-        keep = registry.housekeeping(actor)
-        version = keep.sign(reference.model, reference.version, signer)
-    _say(f"{version.name} has {len(version.signatures)} signatures")
-    show_rows(place.output, "versions", VERSION_COLUMNS, [version_row(version, [])])
-
-
 def _time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
@@ -328,7 +278,7 @@ def _move(place: Place, request: Request, sign: Path | None, *, dry_run: bool) -
             if place.is_json:
                 show_json({"outcome": "unknown", "op_id": error.op_id, "committed": None})
             raise
-    _show_move(place, move)
+    show_move(place, move)
     move.check()
 
 
@@ -347,7 +297,8 @@ def _carry_out(registry: Registry, request: Request, signer: Signer | None) -> M
     return registry.rollback(request, signer, tell=_say)
 
 
-def _show_move(place: Place, move: Move) -> None:
+def show_move(place: Place, move: Move) -> None:
+    """Say what became of a request, and show it as data."""
     alias, source, target = f"{move.model}@{move.alias}", move.from_version, move.to_version
     way = f"to version {target}" if source is None else f"from version {source} to {target}"
     if move.canary is not None:
