@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from training.ready_processes import ReadyProcesses
 from training.site import Site
 
 from pliska.locks import Backend, connect
-from pliska.trainer.demo.processes import Processes
 from services.commands import Commands, Run, Start
 from services.lock_process import LockProcess, NewProcess
 from services.shell import Shell
+from services.zygote import PLISKA, Zygote
 
 TESTS = Path(__file__).parents[1]
-PYTHON = Path(sys.executable)
 
 
 @pytest.fixture
@@ -75,17 +75,24 @@ def run(commands: Commands) -> Run:
     return commands.run
 
 
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    zygote = Zygote()
+    yield zygote
+    zygote.end()
+
+
 @pytest.fixture
 async def site(
-    tmp_path: Path, store_address: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store_address: str, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Site]:
     """Give an empty site; its processes end with the test, and their logs are shown if it fails."""
     paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for so small a job threads only cost time
     logs = tmp_path / "logs"
-    pliska = PYTHON.with_name("pliska")
-    async with Processes(pliska, logs) as processes, Processes(PYTHON, logs) as scripts:
+    ready, scripts = ReadyProcesses(zygote, PLISKA, logs), ReadyProcesses(zygote, None, logs)
+    async with ready as processes, scripts:
         site = Site(tmp_path, store_address, processes, scripts)
         try:
             yield site
