@@ -180,6 +180,15 @@ def test_a_follower_sees_what_three_writers_do_once_and_in_order(
         cursor = told[-1].cursor if told else cursor
     assert len(told) == 2 + 3 * 6 * 4
     assert told == events.after(START)
+    following = events.follow(cursor)
+    assert next(following) is None
+    desk.promote(1, alias="alias-0")
+    news = (event for event in following if event is not None)
+    assert words([next(news), next(news)]) == [
+        ("digits@alias-0", "DONE"),
+        ("digits@alias-0", "promote", 1),
+    ]
+    following.close()
     store.close()
 
 
