@@ -14,6 +14,7 @@ import typer
 
 from pliska.coordinator.commands import (
     model_canary,
+    model_charter,
     model_diff,
     model_moves,
     model_operations,
@@ -140,6 +141,9 @@ app.command()(model_upkeep.unpin)
 app.command()(model_upkeep.pins)
 app.command()(model_upkeep.gc)
 app.command()(model_upkeep.fsck)
+app.add_typer(
+    model_charter.app, name="charter", help="Whose signatures count, agreed upon by k of n keys."
+)
 app.command()(model_publication.publish)
 app.command()(model_publication.adopt)
 

@@ -22,6 +22,7 @@ from pliska.coordinator.registry import (
     Registry,
     RegistryUsageError,
 )
+from pliska.coordinator.registry.digest import Digest, is_digest
 from pliska.coordinator.storage_address import open_storage
 from pliska.coordinator.wire.signing import Signer
 from pliska.discovery import key_id, load_private_key, public_bytes
@@ -76,6 +77,16 @@ ApprovalsOption = Annotated[
 ]
 
 
+CharterOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="PLISKA_CHARTER",
+        metavar="sha256:…",
+        help="Trust no signature unless this charter is among those of the namespace.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """What the options say about where the registry is, whom it trusts, and how to print."""
@@ -84,6 +95,7 @@ class Place:
     namespace: NamespaceOption = "default"
     signatures_min: SignaturesOption = 0
     approvals_min: ApprovalsOption = 0
+    charter: CharterOption = None
     store: StoreOption = DEFAULT_STORE
     artifacts: ArtifactsOption = None
 
@@ -111,7 +123,14 @@ class Place:
                 self.namespace,
                 signatures_min=self.signatures_min,
                 approvals_min=self.approvals_min,
+                charter=_digest_option("--charter", self.charter),
             )
+
+
+def _digest_option(what: str, text: str | None) -> Digest | None:
+    if text is not None and not is_digest(text):
+        raise RegistryUsageError(f"{what} {text[:80]!r} is not 'sha256:' and 64 hex digits")
+    return None if text is None else Digest(text)
 
 
 Own = ParamSpec("Own")

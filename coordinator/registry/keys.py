@@ -49,6 +49,15 @@ class Keys:
         """Whether files are being removed."""
         return f"registry/{self.namespace}/sweep"
 
+    @property
+    def charters(self) -> str:
+        """Directory of the charters: whose signatures count."""
+        return f"registry/{self.namespace}/charters"
+
+    def charter(self, number: int) -> str:
+        """One charter."""
+        return f"{self.charters}/{number:012d}"
+
     def pins(self, model: str) -> str:
         """Directory of the versions that were pinned."""
         return f"registry/{self.namespace}/pins/{model}"

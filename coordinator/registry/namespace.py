@@ -6,6 +6,8 @@ from datetime import datetime
 
 from pliska.coordinator.registry.aliases import Aliases
 from pliska.coordinator.registry.blobs import Blobs
+from pliska.coordinator.registry.charters import Charters
+from pliska.coordinator.registry.digest import Digest
 from pliska.coordinator.registry.keys import Keys
 from pliska.coordinator.registry.marks import Marks
 from pliska.coordinator.registry.names import check_namespace
@@ -17,7 +19,6 @@ from pliska.coordinator.registry.verification import Verifier
 from pliska.coordinator.registry.versions import Versions
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.wire.signing import KeyLookup
-from pliska.discovery import Keyring, Role
 from pliska.locks import Backend
 
 
@@ -28,7 +29,7 @@ class Namespace:
     Attributes:
         name: Of the tenant.
         backend: The coordination store.
-        publisher_key: Key id to the public key of an enrolled publisher, or None.
+        publisher_key: Key id to the public key of a publisher whose signatures count, or None.
         signatures_min: How many publishers must have signed a version.
         approvals_min: How many publishers must have approved of what an alias says.
         now: Returns the time, in UTC.
@@ -44,6 +45,7 @@ class Namespace:
     nodes: Nodes
     pins: Pins
     sweeps: Sweeps
+    charters: Charters
     verifier: Verifier
     publisher_key: KeyLookup
     signatures_min: int
@@ -59,11 +61,13 @@ class Namespace:
         signatures_min: int,
         approvals_min: int,
         now: Callable[[], datetime],
+        charter: Digest | None = None,
     ) -> "Namespace":
         """Put the parts together; see `Registry` for the arguments."""
         check_namespace(name)
         blobs = Blobs(storage, name)
-        publisher_key = _publishers(Keyring(backend))
+        charters = Charters(backend, name, charter)
+        publisher_key = charters.publisher_key
         return cls(
             name=name,
             backend=backend,
@@ -75,6 +79,7 @@ class Namespace:
             nodes=Nodes(backend, name),
             pins=Pins(backend, name),
             sweeps=Sweeps(backend, name, now),
+            charters=charters,
             verifier=Verifier(blobs, publisher_key, signatures_min),
             publisher_key=publisher_key,
             signatures_min=signatures_min,
@@ -86,13 +91,3 @@ class Namespace:
     def keys(self) -> Keys:
         """Where its records lie."""
         return Keys(self.name)
-
-
-def _publishers(keyring: Keyring) -> KeyLookup:
-    def publisher_key(key_id: str) -> bytes | None:
-        enrolled = keyring.find(key_id)
-        if enrolled is None or enrolled.role is not Role.PUBLISHER or not enrolled.is_active:
-            return None
-        return enrolled.public_key
-
-    return publisher_key

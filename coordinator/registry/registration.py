@@ -2,7 +2,8 @@
 
 The order makes a crash at any point harmless: blobs under digests that nothing
 refers to yet, or a PENDING number that the next registration of the same content
-completes. Where storing fails, as on a full disk, the number is given up at once. Readers see a version only when all of its files are durable.
+completes. Where storing fails, as on a full disk, the number is given up at once.
+Readers see a version only when all of its files are durable.
 """
 
 import contextlib

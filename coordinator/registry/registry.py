@@ -16,6 +16,7 @@ from pliska.coordinator.registry.blobs import Blobs
 from pliska.coordinator.registry.canaries import CanaryResult, CanaryRun
 from pliska.coordinator.registry.canary_steps import CanaryPlan
 from pliska.coordinator.registry.difference import Difference, difference
+from pliska.coordinator.registry.digest import Digest
 from pliska.coordinator.registry.document import timestamp
 from pliska.coordinator.registry.driver import Driver, Tell, silent
 from pliska.coordinator.registry.errors import NotFoundError
@@ -62,6 +63,8 @@ class Registry:
         signatures_min: How many enrolled publishers must have signed a version
             before it is loaded or pointed at.
         approvals_min: How many must have approved of a move of an alias.
+        charter: Hash of a charter that the namespace must have or have had: whoever can
+            write to the store then cannot decide whose signatures count (see `charter`).
         now: Returns the time, in UTC.
     """
 
@@ -73,10 +76,11 @@ class Registry:
         *,
         signatures_min: int = 0,
         approvals_min: int = 0,
+        charter: Digest | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.namespace = Namespace.open(
-            backend, storage, namespace, signatures_min, approvals_min, now
+            backend, storage, namespace, signatures_min, approvals_min, now, charter
         )
 
     def register(
