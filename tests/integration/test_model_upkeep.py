@@ -4,12 +4,18 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from pliska.coordinator.registry import Lineage, Tensor
+from pliska.coordinator.mirrored_storage import MirroredStorage
+from pliska.coordinator.registry import Lineage, Registry, Retention, Tensor
 from pliska.coordinator.registry.tensor_file import write_tensor_file
+from pliska.coordinator.storage_address import open_storage
+from pliska.locks import connect
+from services.s3 import S3Server
 from services.shell import WAIT_MAX_S, Shell
 
 ROLLBACK = ("model", "rollback", "digits", "--alias", "prod", "--reason", "accuracy fell")
@@ -137,6 +143,45 @@ def test_what_one_copy_lacks_is_found_and_copied_from_the_other(tmp_path: Path) 
     assert {each["is_repaired"] for each in report["problems"]} == {True}
     assert tensor_files(shell, "here") == tensor_files(shell, "there") == whole
     assert shell.json("model", "fsck", "--deep")["problems"] == []
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return the address of a folder in a bucket, over HTTP."""
+    server = S3Server.start()
+    server.make_bucket("pliska")
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    yield "s3://pliska/models"
+    server.stop()
+
+
+def test_a_bucket_and_a_directory_are_filled_from_each_other_and_swept_together(
+    tmp_path: Path, bucket: str
+) -> None:
+    storage = open_storage(f"{tmp_path / 'here'},{bucket}")
+    assert isinstance(storage, MirroredStorage)
+    here, there = storage.copies
+    with closing(connect("memory:")) as backend:
+        registry = Registry(backend, storage)
+        for number in (1, 2):
+            tensors = {"head": Tensor.of_bytes("U8", (2,), bytes([number, 0]))}
+            registry.register("digits", tensors, actor="ann")
+        names = here.names("default/")
+        assert there.names("default/") == names
+        there.delete(names[0])
+        there.write(names[-1], [b"no"])
+        here.write(names[-2], [b"short"])
+        inspector = registry.inspector(reads_every_byte=True)
+        inspection = inspector.inspect()
+        assert sorted(problem.copy for problem in inspection.problems) == sorted(
+            [str(tmp_path / "here"), bucket, bucket]
+        )
+        assert inspector.repaired(inspection).is_sound
+        assert inspector.inspect().problems == ()
+        registry.housekeeping("ann").collect(Retention(keep_last=1))
+        assert there.names("default/") == here.names("default/")
+        assert len(here.names("default/")) == 2
 
 
 def test_a_mark_is_signed_kept_shown_and_respected(shell: Shell) -> None:
