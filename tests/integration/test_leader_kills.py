@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from training.passes import miscounts
 from training.site import Site
 from training.toy_job import toy_job
 
@@ -87,3 +88,4 @@ async def test_a_leader_killed_every_few_rounds_leaves_no_trace_in_the_model(sit
         assert epochs == sorted(epochs)
         assert len(set(epochs)) >= ROUNDS // ROUNDS_PER_KILL
         assert chain[-1].parameters_digest == site.undisturbed_digest(*WORKERS)
+        assert not list(miscounts(site.job, chain))

@@ -21,8 +21,8 @@ def seeds() -> "range":
     return range(int(first), int(last or first) + 1) if chosen else SMOKE_SEEDS
 
 
-def play(seed: int) -> Run:
-    """Run a seed to its end."""
+def play(seed: int, more: str = "") -> Run:
+    """Run a seed to its end; `more` are further tables of the job file."""
     job = toy_job(
         count=25,
         workers=4,
@@ -30,6 +30,7 @@ def play(seed: int) -> Run:
         rule='name = "trimmed-mean", f = 1',
         soft_deadline_s=1.0,
         deadline_s=3.0,
+        more=more,
     )
     with quiet_burial():
         return _play(World(job, seed))
@@ -62,6 +63,15 @@ def test_a_seed_plays_the_same_run_again() -> None:
     first, again = play(4), play(4)
     assert (again.steps, again.deaths) == (first.steps, first.deaths)
     assert (again.committed, again.shown) == (first.committed, first.shown)
+
+
+@pytest.mark.parametrize(
+    ("mode", "buffers"), [("hybrid", 0), ("asynchronous", 0), ("asynchronous", 1)]
+)
+def test_nor_where_gradients_may_come_late(mode: str, buffers: int) -> None:
+    run = play(4, f'[mode]\nstart = "{mode}"\n[asynchronous]\nbuffers = {buffers}')
+    wrong = violations(run)
+    assert not wrong, f"{mode}: {wrong}; deaths at writes: {run.deaths}"
 
 
 def test_the_checks_find_what_is_wrong() -> None:
