@@ -189,10 +189,10 @@ def verify(
         inspector = registry.inspector(reads_every_byte=deep)
         for version in versions:
             problems = [problem.what for problem in inspector.version(version)]
-            rows.append({"version": version.name, "is_sound": not problems, "problem": problems})
+            rows.append({"version": version.name, "is_sound": not problems, "problems": problems})
     if not deep:
         _say("the bytes of tensors were not read: --deep reads them")
-    show_rows(place.output, "checks", ["version", "is_sound", "problem"], rows)
+    show_rows(place.output, "checks", ["version", "is_sound", "problems"], rows)
     damaged = [row["version"] for row in rows if not row["is_sound"]]
     if damaged:
         raise IntegrityError(f"damaged: {', '.join(map(str, damaged))}")
