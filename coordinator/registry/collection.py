@@ -77,6 +77,7 @@ class Collector:
             RegistryConflictError: Another sweep is under way.
             IntegrityError: A record or manifest is damaged; no file was removed.
         """
+        self._parts.sweeps.require_none()  # before any version goes
         fates = tuple(self._retire(fate) for fate in self._fates())
         sweep = self._parts.sweeps.begin(self._actor)
         try:

@@ -95,6 +95,19 @@ class Sweeps:
                 self._backend.wait_for_change(self._key, found.modified, LOOK_S)
         raise RegistryConflictError("files are being removed; try again when that has ended")
 
+    def require_none(self) -> Record | None:
+        """Return the record as it is while nobody removes files.
+
+        Raises:
+            RegistryConflictError: Somebody does.
+        """
+        found, record = self._read()
+        if record.is_under_way(self.now()):
+            raise RegistryConflictError(
+                f"{record.sweeper} removes files until {record.until}; try again after that"
+            )
+        return found
+
     def begin(self, sweeper: str) -> "Announcement":
         """Announce a sweep.
 
@@ -102,11 +115,7 @@ class Sweeps:
             RegistryConflictError: Somebody else's is under way.
         """
         for _ in range(ATTEMPTS_MAX):
-            found, record = self._read()
-            if record.is_under_way(self.now()):
-                raise RegistryConflictError(
-                    f"{record.sweeper} removes files until {record.until}; try again after that"
-                )
+            found = self.require_none()
             ours = SweepRecord(sweeper, timestamp(self.now() + ANNOUNCED_FOR))
             announced = self.replace(found, ours)
             if announced is not None:

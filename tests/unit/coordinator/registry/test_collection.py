@@ -160,6 +160,16 @@ def test_only_one_sweeps_at_a_time_and_a_dead_one_is_forgotten(desk) -> None:
     later.begin("bob").end()
 
 
+def test_while_another_sweeps_no_version_goes(desk) -> None:
+    desk.register(1, 2)
+    sweep = desk.registry.namespace.sweeps.begin("bob")
+    with pytest.raises(RegistryConflictError, match="bob"):
+        collector(desk).collect()
+    assert states(desk) == {1: State.READY, 2: State.READY}
+    sweep.end()
+    assert gone(collector(desk).collect()) == [1]
+
+
 def test_a_sweeper_whose_time_is_over_removes_nothing_more(desk) -> None:
     clock = [desk.registry.namespace.now()]
     sweep = Sweeps(desk.backend, "default", lambda: clock[0]).begin("ann")
