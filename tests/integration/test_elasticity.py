@@ -99,9 +99,8 @@ async def test_a_worker_that_comes_back_with_its_key_is_given_work_again(site: S
     pace.allow(2)
     await site.committed(2)
     await site.processes.kill(first)
-    second = await process(site, "w3", life=2)
-    await is_here(site, "w3", wanted=False)
-    await is_here(site, "w3", wanted=True)
+    second = await process(site, "w3", life=2)  # before the lease of its first life ends
+    await site.status(lambda _now: "reason=joined" in second.log.read_text())
     pace.allow(10)
     await finishes(site)
     assert await second.process.wait() == 0
