@@ -182,12 +182,14 @@ def test_a_follower_sees_what_three_writers_do_once_and_in_order(
     assert told == events.after(START)
     following = events.follow(cursor)
     assert next(following) is None
-    desk.promote(1, alias="alias-0")
+    desk.registry.rollback(desk.rollback(alias="alias-0"))
     news = (event for event in following if event is not None)
-    assert words([next(news), next(news)]) == [
+    assert words([next(news), next(news), next(news)]) == [
         ("digits@alias-0", "DONE"),
-        ("digits@alias-0", "promote", 1),
+        ("digits@alias-0", "rollback", 1),
+        ("digits:2", "QUARANTINED"),
     ]
+    assert desk.registry.inspector(reads_every_byte=True).inspect().problems == ()
     following.close()
     store.close()
 
