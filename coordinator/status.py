@@ -97,6 +97,7 @@ def _workers(
             "worker": worker,
             "is_here": worker in present,
             "slot": slot.state.value if (slot := state.slot_of(worker)) else None,
+            "lease": state.leases.of(worker),
             **_standing(stepper.standings.get(worker, Standing(worker=worker))),
             "quarantine": quarantined.kept_out.get(worker) or quarantined.spared.get(worker),
             "replies": dict(tally.of_worker(worker)),

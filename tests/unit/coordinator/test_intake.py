@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from training.leadership import LIFE, SECOND_LIFE, ArrivingBody, Lead
 
+from pliska.coordinator.commit import Commit
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.wire import Receipt, Reply, ReplyCode, Signed, verify
 from pliska.discovery import Enrolled, Keyring
@@ -53,6 +54,35 @@ async def test_accepted_gradient_lies_in_its_row_and_has_a_signed_receipt(lead: 
     ).message
     assert (receipt.worker, receipt.round, receipt.code) == ("w1", 1, ReplyCode.ACCEPTED)
     assert receipt.payload_root == lead.payload(3.0).root
+
+
+async def test_gradient_of_another_batch_is_told_the_right_lease_and_its_payload_is_not_read(
+    lead: Lead,
+) -> None:
+    right = lead.lease("w1")
+    body = ArrivingBody(lead.frame("w1", lease=lead.lease("w2")))
+    payload_bytes = lead.payload().payload_len
+    reply = await lead.leading.intake.receive(body)
+    assert (reply.code, reply.lease) == (ReplyCode.STALE_LEASE, right)
+    assert body.remaining >= payload_bytes
+    assert rows(lead) == ()
+    assert Reply.from_json(reply.to_json()).lease == right
+    assert (await lead.push("w1", lease=right)).code is ReplyCode.ACCEPTED
+
+
+async def test_contribution_in_the_record_names_the_lease_and_the_cursor_what_is_done(
+    lead: Lead,
+) -> None:
+    leases = {worker: lead.lease(worker) for worker in ("w1", "w2", "w3")}
+    async with lead.running():
+        for worker, value in (("w1", 1.0), ("w2", 1.0), ("w3", float("nan"))):
+            await lead.push(worker, value)
+        await lead.committed(1)
+    record = Commit.claimed(lead.directory.commit().value)
+    assert {each.worker: each.lease for each in record.contributions} == leases
+    assert not record.cursor.is_done(leases["w3"])
+    assert record.cursor.is_done(leases["w1"])
+    assert record.cursor.is_done(leases["w2"])
 
 
 class SlowKeyring(Keyring):

@@ -50,6 +50,23 @@ async def test_next_leader_takes_up_what_was_committed(lead_toy: LeadToy) -> Non
     assert second.leading.status()["phase"] == "collecting"
 
 
+async def test_next_leader_leases_what_the_last_one_did_not_count(lead_toy: LeadToy) -> None:
+    first = lead_toy(quorum=2)
+    first.begin()
+    await first.join(*WORKERS)
+    lost = first.lease("w3")
+    async with first.running():
+        await first.push("w1")
+        await first.push("w2")
+        leave(first, "w3")
+        await first.committed(1)
+    first.grant.resign()
+    second = lead_toy("c2", quorum=2)
+    second.begin()
+    await second.join("w1", "w2")
+    assert sorted(map(second.lease, ("w1", "w2"))) == [lost, 3]
+
+
 async def test_commit_record_that_no_coordinator_signed_is_not_led_from(lead_toy: LeadToy) -> None:
     first = lead_toy()
     first.begin()

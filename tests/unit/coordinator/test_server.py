@@ -130,6 +130,42 @@ async def test_model_comes_with_its_digest_and_only_when_it_is_newer(
     assert (await ask(server, "GET", "model", token=token, query={routes.AFTER: "0"})).status == 204
 
 
+async def test_lease_comes_with_the_version_once_the_round_is_open(
+    server: Server, lead: Lead
+) -> None:
+    token = await joined(server, lead, "w1")
+    query = {routes.AFTER: "-1"}
+    alone = await ask(server, "GET", "model", token=token, query=query)
+    assert routes.DATA_LEASE not in alone.headers
+    await lead.join("w2", "w3")
+    for action in ("model", "newest"):
+        leased = await ask(server, "GET", action, token=token, query=query)
+        assert leased.headers[routes.DATA_LEASE] == str(lead.lease("w1"))
+    members = await ask(server, "GET", "members", token=token)
+    assert members.body is not None
+    leases = {worker: lead.lease(worker) for worker in ("w1", "w2", "w3")}
+    assert json.loads(bytes(members.body)) == {"workers": leases}
+
+
+async def test_worker_without_a_lease_waits_until_its_round_opens(
+    server: Server, lead: Lead
+) -> None:
+    token = await joined(server, lead, "w1")
+    query = {routes.AFTER: "0", routes.WAIT_S: "20"}
+    async with lead.running(), asyncio.timeout(PATIENCE_S / 2):
+        wanted = {**query, routes.LEASE: routes.WANTED}
+        waiting = asyncio.create_task(ask(server, "GET", "model", token=token, query=wanted))
+        others = asyncio.create_task(ask(server, "GET", "model", token=token, query=query))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await lead.join("w2", "w3")
+        answer = await waiting
+        assert not others.done()  # who has its lease waits for a version
+        others.cancel()
+    assert answer.status == 204
+    assert answer.headers[routes.DATA_LEASE] == str(lead.lease("w1"))
+
+
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e999", "abc", "", "-5"])
 async def test_numbers_that_are_none_do_no_harm(server: Server, lead: Lead, number: str) -> None:
     token = await joined(server, lead, "w1")

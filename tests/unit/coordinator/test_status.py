@@ -38,6 +38,7 @@ async def test_snapshot_shows_round_workers_and_replies(lead_toy: Callable[..., 
     workers = {each["worker"]: each for each in status["workers"]}
     assert workers["w2"]["slot"] == "filled"
     assert workers["w1"]["slot"] is None
+    assert sorted(each["lease"] for each in workers.values()) == [1, 3, 4]  # w3's was given back
     assert workers["w3"]["offences"] == 1
     assert "NaN" in workers["w3"]["last_offence"] or "nan" in workers["w3"]["last_offence"]
     assert workers["w3"]["replies"] == {"NONFINITE": 1}
