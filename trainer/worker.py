@@ -60,6 +60,8 @@ HEARTBEATS_PER_LEASE = 3
 WHOLE_BYTES_MAX = 4 * 2**20
 """Parameters up to this size are fetched in one request also by a worker that joins."""
 
+NO_LEASE = "waits for a batch: its round is not open yet, or it is in quarantine"
+
 SETTLED = frozenset(
     {ReplyCode.ACCEPTED, ReplyCode.DUPLICATE, ReplyCode.COMMITTED, ReplyCode.STALE_ROUND}
 )
@@ -221,6 +223,7 @@ class Worker:
                     await client.leave(joined)
                 return news
             if self._lease is None:
+                log.info("worker=%s reason=%s", self.name, NO_LEASE)
                 if isinstance(news, NothingNewer):
                     await asyncio.sleep(LEADER_PAUSE_S)
                 wait_s = POLL_S
