@@ -202,6 +202,23 @@ def test_a_path_that_is_no_file_is_refused(two: Shell, pliska: Pliska, path: str
     assert content_of(two) == whole
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--from", "soon"), 2),
+        (("digits:1",), 2),
+        (("../digits",), 2),
+        (("digits@latest",), 2),
+        (("--from", "7:history/digits/stage/000000000001"), 4),
+        (("--from", "7:history/../../000000000001"), 2),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(
+    pliska: Pliska, words: tuple[object, ...], code: int
+) -> None:
+    assert pliska("watch", *words) == code
+
+
 def test_an_extra_file_changes_nothing_is_told_and_goes(two: Shell, pliska: Pliska) -> None:
     folder = two.folder / ".pliska/registry/default"
     whole = content_of(two)

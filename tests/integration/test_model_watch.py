@@ -102,19 +102,3 @@ def test_a_pipe_that_closes_while_it_has_much_to_say_is_no_error(shell: Shell) -
     assert watcher.stderr is not None
     with watcher.stderr:
         assert watcher.stderr.read() == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("--from", "soon"), 2),
-        (("digits:1",), 2),
-        (("../digits",), 2),
-        (("digits@latest",), 2),
-        (("--from", "7:history/digits/prod/000000000001"), 4),
-    ],
-)
-def test_what_cannot_be_watched_is_refused(
-    shell: Shell, words: tuple[object, ...], code: int
-) -> None:
-    shell.run("model", "watch", *words, code=code)
