@@ -89,14 +89,19 @@ def _shown(run: Run, committed: Sequence[Commit]) -> Iterator[str]:
 
 
 def _replicas(run: Run, committed: Sequence[Commit]) -> Iterator[str]:
-    """What is on the disks leads to the last committed state, bit for bit."""
+    """What is on the disks leads to the last committed state, bit for bit.
+
+    That of each coordinator that came to the end does so by itself.
+    """
     if not committed:
         yield "nothing was committed"
         return
-    everything = Disk()
+    together = Disk()
     for disk in run.disks.values():
-        everything.objects |= disk.objects
-    try:
-        recover(run.job, committed[-1], DiskStorage(everything))
-    except CoordinatorError as error:
-        yield f"the disks do not lead to the last committed version: {error}"
+        together.objects |= disk.objects
+    own = {name: run.disks[name] for name in run.disks if run.ended.get(name) is Phase.FINISHED}
+    for name, disk in {"all together": together, **own}.items():
+        try:
+            recover(run.job, committed[-1], DiskStorage(disk))
+        except CoordinatorError as error:
+            yield f"the disks ({name}) do not lead to the last committed version: {error}"

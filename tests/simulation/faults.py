@@ -49,7 +49,7 @@ async def trouble(world: World) -> None:
 
 def _befall(world: World, process: Process) -> None:
     lots, others = world.lots, [*world.processes.values()]
-    match lots.choice(["kill", "kill", "stop", "link", "store"]):
+    match lots.choice(["kill", "kill", "stop", "link", "store", "fire"]):
         case "kill":
             process.is_dead = True
         case "stop":
@@ -58,6 +58,8 @@ def _befall(world: World, process: Process) -> None:
             world.network.cut(process, lots.choice(others), lots.uniform(0.0, 2 * SESSION_S))
         case "store":
             world.troubles.cut(process, lots.uniform(0.0, 2 * SESSION_S))
+        case "fire" if world.can_burn(process.name):
+            world.burn(process.name)
 
 
 async def _restart_the_dead(world: World) -> None:

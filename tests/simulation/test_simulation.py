@@ -8,11 +8,12 @@ import os
 import pytest
 from simulation.checks import violations
 from simulation.faults import trouble
+from simulation.scenario import Scenario, draw_scenario, small_job
 from simulation.virtual_loop import quiet_burial
 from simulation.world import Run, World
-from training.toy_job import toy_job
 
-SMOKE_SEEDS = range(1, 9)
+SMOKE_SEEDS = range(1, 13)
+PLAIN = Scenario(small_job())
 
 
 def seeds() -> "range":
@@ -21,19 +22,10 @@ def seeds() -> "range":
     return range(int(first), int(last or first) + 1) if chosen else SMOKE_SEEDS
 
 
-def play(seed: int, more: str = "") -> Run:
-    """Run a seed to its end; `more` are further tables of the job file."""
-    job = toy_job(
-        count=25,
-        workers=4,
-        quorum=3,
-        rule='name = "trimmed-mean", f = 1',
-        soft_deadline_s=1.0,
-        deadline_s=3.0,
-        more=more,
-    )
+def play(seed: int, scenario: Scenario) -> Run:
+    """Run a seed to its end."""
     with quiet_burial():
-        return _play(World(job, seed))
+        return _play(World(scenario, seed))
 
 
 def _play(world: World) -> Run:
@@ -54,28 +46,20 @@ async def _live(world: World) -> None:
 
 @pytest.mark.parametrize("seed", seeds())
 def test_whatever_happens_no_round_is_lost_stolen_or_repeated(seed: int) -> None:
-    run = play(seed)
+    scenario = draw_scenario(seed)
+    run = play(seed, scenario)
     wrong = violations(run)
-    assert not wrong, f"seed {seed}: {wrong}; deaths at writes: {run.deaths}"
+    assert not wrong, f"seed {seed}, {scenario}: {wrong}; deaths at writes: {run.deaths}"
 
 
 def test_a_seed_plays_the_same_run_again() -> None:
-    first, again = play(4), play(4)
+    first, again = play(4, PLAIN), play(4, PLAIN)
     assert (again.steps, again.deaths) == (first.steps, first.deaths)
     assert (again.committed, again.shown) == (first.committed, first.shown)
 
 
-@pytest.mark.parametrize(
-    ("mode", "buffers"), [("hybrid", 0), ("asynchronous", 0), ("asynchronous", 1)]
-)
-def test_nor_where_gradients_may_come_late(mode: str, buffers: int) -> None:
-    run = play(4, f'[mode]\nstart = "{mode}"\n[asynchronous]\nbuffers = {buffers}')
-    wrong = violations(run)
-    assert not wrong, f"{mode}: {wrong}; deaths at writes: {run.deaths}"
-
-
 def test_the_checks_find_what_is_wrong() -> None:
-    run = play(2)
+    run = play(2, PLAIN)
     assert not violations(run)
     run.shown.append((3, "00" * 32))
     assert any("handed out" in each for each in violations(run))

@@ -21,6 +21,7 @@ import torch._dynamo  # noqa: F401 - or torch would import it amid a run, and dr
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from simulation.disk import Disk, SimulatedStorage
 from simulation.network import Network, SimulatedClient, SimulatedServer, Weather
+from simulation.scenario import Scenario
 from simulation.store import SimulatedBackend, Troubles
 from simulation.strands import (
     THREADING,
@@ -30,6 +31,7 @@ from simulation.strands import (
 )
 from simulation.virtual_loop import Process, VirtualLoop
 
+from pliska.aggregation import AttackName
 from pliska.coordinator import routes
 from pliska.coordinator.computation import Computation
 from pliska.coordinator.directory import JobDirectory
@@ -46,7 +48,8 @@ from pliska.discovery import Keyring, Role, key_id, public_bytes
 from pliska.locks import Change, Check, Create, Revision, Update
 from pliska.locks.backends.memory import MemoryBackend
 from pliska.locks.backends.memory_store import MemoryStore
-from pliska.trainer.gradient_source import HonestSource
+from pliska.trainer.adversary import Adversary
+from pliska.trainer.gradient_source import ByzantineSource, GradientSource, HonestSource
 from pliska.trainer.worker import Worker, WorkerOptions
 
 SESSION_S = 2.0
@@ -124,12 +127,13 @@ class World:
 
     Attributes:
         chance_of_death: At each write to a disk.
+        burnt: The coordinators whose machine was lost for good; another one has the name now.
         ended: What each process came to, by name; the last one of those it had.
         began_at: When each process was started last, by name.
         finished_at: When a coordinator first came to the end of the job.
     """
 
-    job: Job
+    scenario: Scenario
     seed: int
     coordinators: tuple[str, ...] = ("c1", "c2", "c3")
     workers: tuple[str, ...] = ("w1", "w2", "w3", "w4")
@@ -141,8 +145,10 @@ class World:
     began_at: dict[str, float] = field(default_factory=dict)
     finished_at: float = math.inf
     deaths: list[str] = field(default_factory=list)
+    burnt: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.job = self.scenario.job
         self.lots = Random(self.seed)
         self.loop = VirtualLoop(self.lots)
         self.network = Network(self.lots, self.weather)
@@ -165,6 +171,16 @@ class World:
         self.began_at[name] = self.loop.time()
         process = self.processes[name] = Process(self.loop, name)
         process.start(self._run(process, main))
+
+    def can_burn(self, name: str) -> bool:
+        """Whether a commit promises to outlive the machine of this process."""
+        return self.scenario.may_burn and not self.burnt and name in self.coordinators
+
+    def burn(self, name: str) -> None:
+        """Lose a machine, disk included; a new one with an empty disk takes its name."""
+        self.burnt.append(name)
+        self.processes[name].is_dead = True
+        self.disks[name] = Disk()
 
     def is_finished(self) -> bool:
         """Whether everybody came to the end of the job."""
@@ -239,11 +255,17 @@ class World:
             name=process.name,
             directory=self._directory(process),
             computation=computation,
-            source=HonestSource(computation),
+            source=self._source(process.name, computation),
             signer=signer_of(process.name),
             options=WorkerOptions(),
         )
         return await worker.run()
+
+    def _source(self, name: str, computation: Computation) -> GradientSource:
+        liars = self.scenario.liars
+        if name not in liars:
+            return HonestSource(computation)
+        return ByzantineSource(computation, name, Adversary(AttackName.SIGN_FLIP), liars)
 
     def _watched(self, handle: Handler) -> Handler:
         """Note every version that is handed out."""

@@ -1,0 +1,52 @@
+"""What the run of a seed is about: the mode, the copies of a commit, who lies, what burns."""
+
+from dataclasses import dataclass
+from random import Random
+
+from training.toy_job import toy_job
+
+from pliska.coordinator.wire.job import Job
+
+MODES = (
+    "",
+    "",
+    '[mode]\nstart = "hybrid"\n',
+    '[mode]\nstart = "asynchronous"\n[asynchronous]\nbuffers = 0\n',
+    '[mode]\nstart = "asynchronous"\n[asynchronous]\nbuffers = 1\n',
+)
+"""Tables of the job file; rounds are synchronous where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One case.
+
+    Attributes:
+        liars: The workers that attack.
+        may_burn: Whether one machine may be lost for good, disk included.
+    """
+
+    job: Job
+    liars: frozenset[str] = frozenset()
+    may_burn: bool = False
+
+
+def draw_scenario(seed: int) -> Scenario:
+    """Draw it; not from the lots of the run, so that a mode can be tried with the same faults."""
+    lots = Random(f"scenario {seed}")
+    replicas = lots.choice(["", "[durable]\nreplicas = 1\n"])
+    liars = frozenset({"w4"}) if lots.random() < 0.3 else frozenset()
+    return Scenario(small_job(lots.choice(MODES) + replicas), liars, may_burn=bool(replicas))
+
+
+def small_job(more: str = "") -> Job:
+    """Return a job of 25 rounds that bears one liar; `more` are further tables of its file."""
+    return toy_job(
+        count=25,
+        workers=4,
+        quorum=3,
+        rule='name = "trimmed-mean", f = 1',
+        soft_deadline_s=1.0,
+        deadline_s=3.0,
+        more=more,
+    )
