@@ -25,6 +25,7 @@ REPLIES = st.builds(
     epoch=COUNTS,
     round=COUNTS,
     version=COUNTS,
+    lease=COUNTS,
     digest=st.none() | st.binary(min_size=32, max_size=32),
     mode=st.none() | st.just("synchronous"),
     leader=st.none() | st.text(max_size=30),
@@ -69,6 +70,8 @@ def test_any_other_bytes_are_refused_as_malformed(data: bytes) -> None:
         '{"code": "BUSY", "epoch": -1}',
         '{"code": "BUSY", "epoch": 18446744073709551616}',
         '{"code": "BUSY", "epoch": true}',
+        '{"code": "STALE_LEASE", "lease": -1}',
+        '{"code": "STALE_LEASE", "lease": "1"}',
         '{"code": "BUSY", "epoch": 1.5}',
         '{"code": "BUSY", "credits": ' + "9" * 5000 + "}",
         '{"code": "BUSY", "retry_after_s": NaN}',
@@ -106,9 +109,9 @@ def test_a_long_reason_is_cut_by_its_sender() -> None:
 def test_every_code_of_the_protocol_has_an_http_status() -> None:
     assert list(HTTP_STATUS) == list(ReplyCode)
     expected = """
-        ACCEPTED DUPLICATE COMMITTED STALE_EPOCH STALE_ROUND STALE_MODE FUTURE_ROUND WRONG_BASE
-        NOT_MEMBER OLD_INCARNATION BAD_SIG KEY_REVOKED QUARANTINED REPLAY EQUIVOCATION SCHEMA DIGEST
-        NONFINITE TOO_LARGE BUSY
+        ACCEPTED DUPLICATE COMMITTED STALE_EPOCH STALE_ROUND STALE_MODE STALE_LEASE FUTURE_ROUND
+        WRONG_BASE NOT_MEMBER OLD_INCARNATION BAD_SIG KEY_REVOKED QUARANTINED REPLAY EQUIVOCATION
+        SCHEMA DIGEST NONFINITE TOO_LARGE BUSY
     """
     assert [code.value for code in ReplyCode] == expected.split()
     assert Reply(code=ReplyCode.TOO_LARGE).http_status == 413
