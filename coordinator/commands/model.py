@@ -18,6 +18,7 @@ from pliska.coordinator.commands import (
     model_diff,
     model_moves,
     model_operations,
+    model_pack,
     model_publication,
     model_upkeep,
     model_watch,
@@ -144,6 +145,7 @@ app.command()(model_upkeep.fsck)
 app.add_typer(
     model_charter.app, name="charter", help="Whose signatures count, agreed upon by k of n keys."
 )
+app.command()(model_pack.pack)
 app.command()(model_publication.publish)
 app.command()(model_publication.adopt)
 

@@ -20,8 +20,13 @@ from pliska.coordinator.mirrored_storage import MirroredStorage
 from pliska.coordinator.registry.digest import Digest, digest_from, digest_of, hex_of
 from pliska.coordinator.registry.errors import IntegrityError
 from pliska.coordinator.registry.manifest import MANIFEST_BYTES_MAX, Manifest, TensorEntry
+from pliska.coordinator.registry.packed import pack
+from pliska.coordinator.registry.packed_storage import PackedStorage
 from pliska.coordinator.registry.tensor import Tensor, exactly
 from pliska.coordinator.storage import Storage
+
+PACKED_SHARE_MAX = 0.95
+"""A tensor that does not shrink below this is not packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +71,7 @@ class Blobs:
                 changed meanwhile). Nothing was stored.
         """
         name = self._tensor_name(digest)
-        if self._storage.size(name) == tensor.type.nbytes and digest == digest_of(
-            self._storage.read(name, tensor.type.nbytes)
-        ):
+        if self.digest_fault(BlobFile(name, digest, tensor.type.nbytes)) is None:
             return
         chunks = exactly(tensor) if tensor.is_held else _verified(tensor, digest)
         self._storage.write(name, chunks)
@@ -90,6 +93,34 @@ class Blobs:
             yield self.read_tensor(entry)
 
         return Tensor(entry.type, chunks)
+
+    def packed(self, entry: TensorEntry) -> bytes | None:
+        """Return a tensor packed; None where it is so already, or would not get smaller.
+
+        Raises:
+            IntegrityError: It is damaged.
+        """
+        name = self._tensor_name(entry.digest)
+        if not entry.type.nbytes or all(store.is_packed(name) for store in self._packable()):
+            return None
+        packed = pack(self.read_tensor(entry), entry.type.item_bytes)
+        return packed if len(packed) <= PACKED_SHARE_MAX * entry.type.nbytes else None
+
+    def put_packed(self, entry: TensorEntry, packed: bytes) -> None:
+        """Put what `packed` returned in the place of a tensor; nobody else may do so meanwhile."""
+        for store in self._packable():
+            store.put_packed(self._tensor_name(entry.digest), packed)
+
+    def is_packed(self, entry: TensorEntry) -> bool:
+        """Whether any copy has the tensor packed alone."""
+        return any(store.is_packed(self._tensor_name(entry.digest)) for store in self._packable())
+
+    def unpack(self, entry: TensorEntry, content: bytes) -> None:
+        """Undo `put_packed`, with what `read_tensor` returned; nobody else may meanwhile."""
+        name = self._tensor_name(entry.digest)
+        for store in self._packable():
+            if store.is_packed(name):
+                store.write(name, (content,))
 
     def put_manifest(self, manifest: Manifest) -> Digest:
         """Store the manifest and return its digest. Its tensors must be stored before."""
@@ -136,8 +167,8 @@ class Blobs:
             return fault
         try:
             content = self._storage.read(file.name, file.nbytes)
-        except (MissingObjectError, ObjectTooLargeError) as error:
-            return str(error)  # it changed this moment
+        except (IntegrityError, MissingObjectError, ObjectTooLargeError) as error:
+            return str(error)  # damaged where it is packed, or it changed this moment
         return None if digest_of(content) == file.digest else "its bytes have another digest"
 
     def copy_from(self, source: "Blobs", file: BlobFile) -> bool:
@@ -186,6 +217,11 @@ class Blobs:
         if digest_of(content) != file.digest:
             raise IntegrityError(f"{what}: its stored bytes have another digest; do not use them")
         return content
+
+    def _packable(self) -> list[PackedStorage]:
+        """Return the copies of the storage whose objects may be packed."""
+        stores = [copy._storage for copy in self.copies()]  # noqa: SLF001 - our own kind
+        return [store for store in stores if isinstance(store, PackedStorage)]
 
     def _tensor_name(self, digest: Digest) -> str:
         return f"{self._namespace}/tensors/{hex_of(digest)[:2]}/{hex_of(digest)}"

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pliska.coordinator.registry.document import timestamp
 from pliska.coordinator.registry.marks import marked, next_mark
 from pliska.coordinator.registry.namespace import Namespace
-from pliska.coordinator.registry.roots import ModelView, Retention, reasons_to_stay, uploads
+from pliska.coordinator.registry.roots import Retention, reasons_to_stay, uploads
+from pliska.coordinator.registry.usage import read_usage
 from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord
 from pliska.locks import ConflictError
 
@@ -91,24 +92,9 @@ class Collector:
 
     def _fates(self) -> Iterator[Fate]:
         for model in self._parts.versions.models():
-            view = self._view(model)
+            view = read_usage(self._parts, model)
             reasons = reasons_to_stay(self._parts.now(), view, self._retention)
             yield from (Fate(view.versions[number], reason) for number, reason in reasons.items())
-
-    def _view(self, model: str) -> ModelView:
-        """Read all that speaks for versions. An operation before the alias that it may move."""
-        parts = self._parts
-        names = parts.aliases.of_model(model)
-        open_ = (parts.operations.open(model, alias) for alias in names)
-        operations = tuple(stored.record for stored in open_ if stored is not None)
-        nodes = [node for alias in names for node in parts.nodes.of_alias(model, alias).nodes]
-        return ModelView(
-            aliases=tuple(parts.aliases.read(model, alias) for alias in names),
-            operations=operations,
-            loaded=frozenset(digest for node in nodes for digest in node.loaded),
-            pins={number: pin.reason for number, pin in parts.pins.of_model(model).items()},
-            versions={n: stored.record for n, stored in parts.versions.of_model(model).items()},
-        )
 
     def _retire(self, fate: Fate) -> Fate:
         """Make a version DELETED, unless something spoke for it at the last moment."""
@@ -118,7 +104,7 @@ class Collector:
         try:
             announced = self._announce(before)
             reasons = reasons_to_stay(
-                self._parts.now(), self._view(fate.version.model), self._retention
+                self._parts.now(), read_usage(self._parts, fate.version.model), self._retention
             )
             reason = reasons.get(fate.version.version)
             if reason is None:

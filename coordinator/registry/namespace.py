@@ -13,6 +13,7 @@ from pliska.coordinator.registry.marks import Marks
 from pliska.coordinator.registry.names import check_namespace
 from pliska.coordinator.registry.nodes import Nodes
 from pliska.coordinator.registry.operations import Operations
+from pliska.coordinator.registry.packed_storage import packable
 from pliska.coordinator.registry.pins import Pins
 from pliska.coordinator.registry.sweeps import Sweeps
 from pliska.coordinator.registry.verification import Verifier
@@ -65,7 +66,7 @@ class Namespace:
     ) -> "Namespace":
         """Put the parts together; see `Registry` for the arguments."""
         check_namespace(name)
-        blobs = Blobs(storage, name)
+        blobs = Blobs(packable(storage), name)
         charters = Charters(backend, name, charter)
         publisher_key = charters.publisher_key
         return cls(

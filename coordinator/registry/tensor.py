@@ -63,6 +63,11 @@ class TensorType:
             )
 
     @property
+    def item_bytes(self) -> int:
+        """Bytes of one element; 1 where several share a byte."""
+        return max(1, DTYPE_BITS[self.dtype] // 8)
+
+    @property
     def nbytes(self) -> int:
         """Length of the tensor's bytes."""
         return DTYPE_BITS[self.dtype] * math.prod(self.shape) // 8

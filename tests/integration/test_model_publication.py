@@ -114,6 +114,7 @@ def answer_text(commands: Commands, *words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
+        (("pack",), 0),
         (("publish", "digits:1"), 2),
         (("publish", "digits:1", "--oci", "not a reference"), 2),
         (("publish", "digits:1", "--oci", "127.0.0.1:1/a:1", "--follow"), 2),
