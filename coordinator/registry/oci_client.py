@@ -29,6 +29,15 @@ from pliska.coordinator.registry.oci_credentials import OciCredentials
 from pliska.coordinator.registry.oci_reference import LOOPBACK, OciReference
 
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+ANY_MANIFEST = ", ".join(
+    (
+        MANIFEST_TYPE,
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+    )
+)
+"""Whatever a tag may point at: what is not asked for, a registry hides or converts."""
 MANIFEST_BYTES_MAX = 4 * 1024 * 1024
 """What registries take (specification, "Pushing manifests")."""
 ANSWER_BYTES_MAX = 64 * 1024
@@ -119,7 +128,7 @@ class OciClient:
         answer = await self._ask(
             "GET",
             self._url(f"manifests/{tag_or_digest}"),
-            {"accept": MANIFEST_TYPE},
+            {"accept": ANY_MANIFEST},
             receive=chunks.append,
             receive_max=MANIFEST_BYTES_MAX,
         )

@@ -203,14 +203,20 @@ def test_a_damaged_blob_in_the_registry_is_refused(
     assert gone.value.exit_code == 8
 
 
-def test_an_image_of_somebody_else_is_not_a_model(
-    place: Callable[[str], OciReference], tmp_path: Path
+def test_an_image_of_somebody_else_is_not_a_model_and_keeps_its_tag(
+    desk: Any,
+    place: Callable[[str], OciReference],
+    published: Callable[[int], Publication],
+    tmp_path: Path,
 ) -> None:
     kind = "application/vnd.oci.image.index.v1+json"
     index = {"schemaVersion": 2, "mediaType": kind, "manifests": []}
     ask("PUT", place("x"), "manifests/x", json.dumps(index).encode(), **{"Content-Type": kind})
-    with pytest.raises((IntegrityError, NotFoundError)):
+    with pytest.raises(IntegrityError, match="not a model"):
         read_from_oci(place("x"), None, tmp_path)
+    desk.register(1)
+    with pytest.raises(RegistryConflictError, match="another artifact"):
+        push(published(1), place("x"))
 
 
 def test_an_alias_that_moves_while_it_is_published_is_published_again(
