@@ -1,7 +1,10 @@
 """Cold versions take less room and are otherwise as before."""
 
+import contextlib
 import random
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,12 @@ import pytest
 from pliska.coordinator.mirrored_storage import MirroredStorage
 from pliska.coordinator.registry import (
     IntegrityError,
+    PromoteRequest,
     Reference,
     Registry,
     RegistryConflictError,
+    Retention,
+    State,
     Tensor,
     packed,
 )
@@ -216,3 +222,53 @@ def test_a_crash_while_packing_or_unpacking_loses_nothing(
     crashed: Callable[[bool, int], Iterator[bytes]], is_packed: bool, changes: int
 ) -> None:
     assert list(crashed(is_packed, changes)) == [b"\5" * SIZE]
+
+
+def test_packing_beside_registrations_collections_and_loads_loses_nothing(
+    backend: Backend, storage: LocalStorage
+) -> None:
+    registry = Registry(backend, storage)
+    until_s = time.monotonic() + 1.5
+
+    def repeat(act: Callable[[int], object]) -> int:
+        done = 0
+        while time.monotonic() < until_s:
+            with contextlib.suppress(RegistryConflictError):
+                act(done)
+                done += 1
+        return done
+
+    def register(number: int) -> None:
+        registry.register("digits", model_of(number % 200), actor="ann")
+
+    def promote(number: int) -> None:
+        registry.promote(
+            PromoteRequest(
+                model="digits",
+                alias="prod",
+                version=1 + number % 3,
+                actor="ann",
+                allow_schema_change=True,
+            )
+        )
+
+    def load(number: int) -> None:
+        for record in registry.versions("digits"):
+            if record.state is State.READY:
+                registry.load(Reference("digits", version=record.version))
+
+    def exchange(number: int) -> None:
+        pack_cold(registry.namespace, f"packer{number % 2}", timedelta(0))
+
+    for number in range(3):
+        register(number)
+    acts = (register, promote, load, exchange, exchange, lambda _: collect(registry))
+    with ThreadPoolExecutor(len(acts)) as pool:
+        done = list(pool.map(repeat, acts))
+    assert all(done), done
+    assert registry.inspector(reads_every_byte=True).inspect().problems == ()
+    load(0)
+
+
+def collect(registry: Registry) -> None:
+    registry.housekeeping("bob").collect(Retention())
