@@ -8,15 +8,22 @@ import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from pliska.coordinator.registry import PromoteRequest, Registry, Tensor
 from pliska.coordinator.storage import LocalStorage
 from pliska.locks import connect
+from services import oci_registry as oci_service
 from services.commands import Commands
 from services.missing import ServiceMissingError, skip_or_fail
 from services.oci_registry import OciRegistry
@@ -146,3 +153,58 @@ def test_a_publisher_killed_at_any_moment_leaves_the_repository_as_it_was_or_don
         fsck = ["git", "-C", str(repository), "fsck", "--strict"]
         subprocess.run(fsck, check=True, capture_output=True, env=quiet)
     assert answer(model, "publish", "digits:1", "--git", "repo.git")["version"] == "digits:1"
+
+
+def certificate(folder: Path, address: str) -> Path:
+    """Write a certificate for an address, signed by itself, and its key beside it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "registry")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))]), critical=False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "registry.pem"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    path.with_suffix(".key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return path
+
+
+ELSEWHERE = "127.0.0.2"
+"""To us another machine than this one, so that TLS is required."""
+
+
+def test_another_machine_is_spoken_to_over_tls_and_has_to_be_known(
+    oci_binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pem = certificate(tmp_path, ELSEWHERE)
+    tls = {"certificate": str(pem), "key": str(pem.with_suffix(".key"))}
+    registry = oci_service.start(tmp_path / "oci", oci_binary, ELSEWHERE, http={"tls": tls})
+    try:
+        stranger = site(tmp_path)
+        refused = stranger.run("publish", "digits:1", "--oci", f"{registry.host_port}/digits:1")
+        assert refused.returncode == 8
+        assert "certificate" in refused.stderr
+        monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+        knowing = Commands("model", tmp_path)
+        assert answer(knowing, "publish", "digits:1", "--oci", f"{registry.host_port}/digits:1")[
+            "created"
+        ]
+    finally:
+        registry.process.kill()

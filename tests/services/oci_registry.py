@@ -4,10 +4,10 @@ The binary is the one on PATH, or the one that `PLISKA_TEST_REGISTRY_BINARY`
 names, or comes from Debian.
 """
 
-import http.client
 import json
 import os
 import shutil
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,12 +55,15 @@ def binary() -> Path:
     return debian.registry_binary()
 
 
-def start(directory: Path, program: Path, **settings: Any) -> OciRegistry:
+def start(
+    directory: Path, program: Path, address: str = "127.0.0.1", **settings: Any
+) -> OciRegistry:
     """Start a registry.
 
     Args:
         directory: Empty, for its data, configuration and log.
         program: See `binary`.
+        address: Where it listens.
         settings: Further sections of its configuration, such as `auth`.
     """
     (port,) = free_ports(1)
@@ -69,8 +72,8 @@ def start(directory: Path, program: Path, **settings: Any) -> OciRegistry:
         "version": "0.1",
         "log": {"accesslog": {"disabled": False}},
         "storage": {"filesystem": {"rootdirectory": str(directory / "data")}},
-        "http": {"addr": f"127.0.0.1:{port}"},
         **settings,
+        "http": {**settings.get("http", {}), "addr": f"{address}:{port}"},
     }
     file = directory / "config.yml"  # YAML reads JSON
     file.write_text(json.dumps(configuration), encoding="utf-8")
@@ -78,18 +81,12 @@ def start(directory: Path, program: Path, **settings: Any) -> OciRegistry:
         "docker-registry",
         [str(program), "serve", str(file)],
         directory,
-        lambda: _answers(port),
+        lambda: _listens(address, port),
     )
     process.wait_until_ready()
-    return OciRegistry(f"127.0.0.1:{port}", directory, process)
+    return OciRegistry(f"{address}:{port}", directory, process)
 
 
-def _answers(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", "/v2/")
-        return connection.getresponse().status in {200, 401}
-    except OSError:
-        return False
-    finally:
-        connection.close()
+def _listens(address: str, port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex((address, port)) == 0
