@@ -1,4 +1,4 @@
-"""Rounds: what slow workers and durability cost.
+"""Rounds: what slow workers, durability and a dead leader cost, and what a round does at its end.
 
     make bench BENCH=rounds ARGS="--repeats 5 --only stragglers"
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from report import show
 
-PARTS = ("machine", "stragglers", "durability")
+PARTS = ("machine", "stragglers", "durability", "takeover", "closing", "crowd")
 
 
 def main() -> int:

@@ -1,0 +1,103 @@
+"""What a round still has to do when its last gradient is there: 16 workers, 10 million parameters.
+
+The leader and a standby, with storages of their own, are processes; the workers
+are tasks of this one. All of them share the machine's cores, as they would not.
+A round lasts from its opening to its commit, which is on two disks; its closing
+begins with the last accepted byte. Both are read off the leader's log.
+"""
+
+import asyncio
+import re
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+from report import Figure, figure
+from training.ready_processes import ReadyProcesses
+from training.site import Site
+
+from pliska.coordinator.wire.job import parse_job
+from services.zygote import PLISKA, Zygote
+
+WORKERS = 16
+WIDTH = 5_000_000
+WARM_UP = 2
+ROUNDS = 5
+SHARE_MAX = 0.25
+
+JOB = f"""
+name = "wide"
+model = {{ factory = "rounds_durability:model", arguments = {{ width = {WIDTH} }} }}
+data = {{ factory = "rounds_durability:data", arguments = {{ width = {WIDTH} }} }}
+rule = {{ name = "multi-krum", f = 3 }}
+optimizer = {{ name = "sgd", lr = 0.1 }}
+checkpoint = {{ every = 1000000 }}
+evaluate = {{ every = 1000000 }}
+durable = {{ replicas = 1 }}
+[rounds]
+count = {WARM_UP + ROUNDS}
+workers = {WORKERS}
+quorum = {WORKERS}
+soft_deadline_s = 500.0
+deadline_s = 600.0
+"""
+
+STAMP = re.compile(r"^(\S+ \S+) INFO round=(\d+) (phase=collecting|phase=aggregating|mode=)")
+
+
+def figures(repeats: int) -> list[Figure]:
+    """Run the job so often."""
+    shares, closings, rounds = [], [], []
+    for _ in range(repeats):
+        zygote = Zygote()
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                text = asyncio.run(_leaders_log(Path(folder), zygote))
+        finally:
+            zygote.end()
+        for opened, closed, committed in _moments(text)[WARM_UP:]:
+            rounds.append((committed - opened).total_seconds())
+            closings.append((committed - closed).total_seconds())
+            shares.append(closings[-1] / rounds[-1])
+    name = f"{WORKERS} workers, d = {2 * WIDTH:,}, Multi-Krum, a standby's copy"
+    return [
+        figure(f"{name}: a round", rounds, "s"),
+        figure(f"{name}: from its last byte to its commit", closings, "s"),
+        figure(
+            f"{name}: that, as a share of the round",
+            shares,
+            "",
+            f"at most {SHARE_MAX:g}",
+            lambda share: share <= SHARE_MAX,
+        ),
+    ]
+
+
+async def _leaders_log(folder: Path, zygote: Zygote) -> str:
+    async with ReadyProcesses(zygote, PLISKA, folder / "logs") as processes:
+        site = Site(folder, f"embedded:{folder / 'store'}", processes, processes)
+        site.define(parse_job(JOB, "wide.toml"))
+        site.job_file = folder / "wide.toml"
+        site.job_file.write_text(site.job.text)
+        for name in ("c1", "c2"):
+            await site.coordinator(name, storage=site.own_storage(name))
+            await (site.leads("c1") if name == "c1" else site.stands_by("c2"))
+        for number in range(WORKERS):
+            site.worker(f"w{number + 1}")
+        async with asyncio.timeout(600.0):
+            await asyncio.gather(*site.tasks)
+        return site.children["c1"].log.read_text()
+
+
+def _moments(text: str) -> list[tuple[datetime, datetime, datetime]]:
+    """Return when each round was opened, closed and committed."""
+    found: dict[int, dict[str, datetime]] = {}
+    for line in text.splitlines():
+        if stamp := STAMP.match(line):
+            at = datetime.strptime(f"{stamp[1]}+0000", "%Y-%m-%d %H:%M:%S,%f%z")
+            found.setdefault(int(stamp[2]), {})[stamp[3]] = at
+    return [
+        (each["phase=collecting"], each["phase=aggregating"], each["mode="])
+        for _, each in sorted(found.items())
+        if len(each) == 3
+    ]
