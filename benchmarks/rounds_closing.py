@@ -26,7 +26,7 @@ ROUNDS = 5
 SHARE_MAX = 0.25
 
 JOB = f"""
-name = "wide"
+name = "toy"
 model = {{ factory = "rounds_durability:model", arguments = {{ width = {WIDTH} }} }}
 data = {{ factory = "rounds_durability:data", arguments = {{ width = {WIDTH} }} }}
 rule = {{ name = "multi-krum", f = 3 }}
@@ -76,9 +76,7 @@ def figures(repeats: int) -> list[Figure]:
 async def _leaders_log(folder: Path, zygote: Zygote) -> str:
     async with ReadyProcesses(zygote, PLISKA, folder / "logs") as processes:
         site = Site(folder, f"embedded:{folder / 'store'}", processes, processes)
-        site.define(parse_job(JOB, "wide.toml"))
-        site.job_file = folder / "wide.toml"
-        site.job_file.write_text(site.job.text)
+        site.define(parse_job(JOB, "toy.toml"))
         for name in ("c1", "c2"):
             await site.coordinator(name, storage=site.own_storage(name))
             await (site.leads("c1") if name == "c1" else site.stands_by("c2"))

@@ -13,7 +13,7 @@ from pliska.locks import Backend, connect
 from services.commands import Commands, Run, Start
 from services.lock_process import LockProcess, NewProcess
 from services.shell import Shell
-from services.zygote import PLISKA, Zygote
+from services.zygote import PLISKA, the_zygote
 
 TESTS = Path(__file__).parents[1]
 
@@ -75,22 +75,16 @@ def run(commands: Commands) -> Run:
     return commands.run
 
 
-@pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    zygote = Zygote()
-    yield zygote
-    zygote.end()
-
-
 @pytest.fixture
 async def site(
-    tmp_path: Path, store_address: str, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Site]:
     """Give an empty site; its processes end with the test, and their logs are shown if it fails."""
     paths = [str(TESTS), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # for so small a job threads only cost time
     logs = tmp_path / "logs"
+    zygote = the_zygote()
     ready, scripts = ReadyProcesses(zygote, PLISKA, logs), ReadyProcesses(zygote, None, logs)
     async with ready as processes, scripts:
         site = Site(tmp_path, store_address, processes, scripts)

@@ -2,27 +2,20 @@ import json
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from services.ready_command import ReadyCommand
+from services.zygote import PLISKA
+
 Pliska = Callable[..., subprocess.CompletedProcess[str]]
-EXECUTABLE = Path(sys.executable).with_name("pliska")
 
 
-def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(directory: Path, *arguments: str) -> ReadyCommand:
     environment = {**os.environ, "PLISKA_STORE": "embedded:./store", "NO_COLOR": "1"}
-    return subprocess.Popen(
-        [EXECUTABLE, *arguments],
-        cwd=directory,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return ReadyCommand(PLISKA, arguments, cwd=directory, env=environment)
 
 
 @pytest.fixture

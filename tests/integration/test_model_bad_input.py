@@ -14,7 +14,8 @@ from pliska.coordinator.registry import Reference, State, Tensor, TensorFile
 from pliska.coordinator.registry.digest import hex_of
 from pliska.coordinator.registry.keys import Keys
 from pliska.coordinator.registry.tensor_file import write_tensor_file
-from services.shell import PLISKA, WAIT_MAX_S, Shell
+from services.commands import EXECUTABLE
+from services.shell import WAIT_MAX_S, Shell
 
 KEYS = Keys("default")
 Pliska = Callable[..., int]
@@ -325,7 +326,7 @@ def test_a_process_that_may_not_write_so_much_is_refused_and_leaves_nothing(shel
     process = subprocess.run(
         [
             *("/bin/sh", "-c", 'ulimit -f 1000; exec "$@"', "sh"),  # blocks of 512 bytes
-            *(PLISKA, "model", "register", "digits", "big.safetensors"),
+            *(EXECUTABLE, "model", "register", "digits", "big.safetensors"),
         ],
         cwd=shell.folder,
         env={**os.environ, "PLISKA_STORE": "embedded:./.pliska"},

@@ -24,7 +24,7 @@ from pliska.coordinator.registry import PromoteRequest, Registry, Tensor
 from pliska.coordinator.storage import LocalStorage
 from pliska.locks import connect
 from services import oci_registry as oci_service
-from services.commands import Commands
+from services.commands import EXECUTABLE, Commands
 from services.missing import ServiceMissingError, skip_or_fail
 from services.oci_registry import OciRegistry
 
@@ -191,7 +191,7 @@ ELSEWHERE = "127.0.0.2"
 
 
 def test_another_machine_is_spoken_to_over_tls_and_has_to_be_known(
-    oci_binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    oci_binary: Path, tmp_path: Path
 ) -> None:
     pem = certificate(tmp_path, ELSEWHERE)
     tls = {"certificate": str(pem), "key": str(pem.with_suffix(".key"))}
@@ -201,10 +201,15 @@ def test_another_machine_is_spoken_to_over_tls_and_has_to_be_known(
         refused = stranger.run("publish", "digits:1", "--oci", f"{registry.host_port}/digits:1")
         assert refused.returncode == 8
         assert "certificate" in refused.stderr
-        monkeypatch.setenv("SSL_CERT_FILE", str(pem))
-        knowing = Commands("model", tmp_path)
-        assert answer(knowing, "publish", "digits:1", "--oci", f"{registry.host_port}/digits:1")[
-            "created"
-        ]
+        # Whom a program trusts is read when it is loaded: no copy of a loaded one would do.
+        knowing = subprocess.run(
+            [EXECUTABLE, "model", "publish", "digits:1", "--oci",
+             f"{registry.host_port}/digits:1", "-o", "json"],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+            env={**os.environ, "PLISKA_STORE": f"embedded:{tmp_path / 'store'}",
+                 "SSL_CERT_FILE": str(pem)},
+        )  # fmt: skip
+        assert knowing.returncode == 0, knowing.stderr
+        assert json.loads(knowing.stdout)["created"]
     finally:
         registry.process.kill()

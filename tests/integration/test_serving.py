@@ -19,9 +19,10 @@ import pytest
 from pliska.coordinator.registry import Tensor
 from pliska.coordinator.registry.tensor_file import write_tensor_file
 from services.process import free_ports
+from services.ready_command import ReadyCommand
+from services.zygote import PLISKA
 
 ROOT = Path(__file__).parents[2]
-PLISKA = Path(sys.executable).with_name("pliska")
 WAIT_MAX_S = 60.0
 
 
@@ -30,7 +31,7 @@ class Site:
 
     def __init__(self, folder: Path, address: str) -> None:
         self.folder = folder
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes: list[ReadyCommand] = []
         self.environment = {
             **os.environ,
             "PLISKA_STORE": address,
@@ -49,13 +50,10 @@ class Site:
         self.promote(1)
 
     def run(self, *words: object, code: int = 0) -> str:
-        done = subprocess.run(
-            [PLISKA, "model", *map(str, words)],
-            cwd=self.folder, env=self.environment, capture_output=True, text=True,
-            timeout=WAIT_MAX_S, check=False,
-        )  # fmt: skip
-        assert done.returncode == code, (words, done.stdout, done.stderr)
-        return done.stdout
+        process = ReadyCommand(PLISKA, ["model", *words], cwd=self.folder, env=self.environment)
+        stdout, stderr = process.communicate(timeout=WAIT_MAX_S)
+        assert process.returncode == code, (words, stdout, stderr)
+        return stdout
 
     def promote(self, version: int, *more: object, code: int = 0) -> Any:
         out = self.run("promote", "lines", version, "--alias", "prod", "-o", "json", *more,
@@ -64,10 +62,11 @@ class Site:
 
     def serve(self, name: str, *more: str) -> "Server":
         (port,) = free_ports(1)
-        process = subprocess.Popen(
-            [sys.executable, ROOT / "examples" / "serve.py", "lines", "prod", "--node", name,
-             "--state", self.folder / f"state-{name}", "--port", str(port), *more],
-            cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, text=True,
+        process = ReadyCommand(
+            str(ROOT / "examples" / "serve.py"),
+            ["lines", "prod", "--node", name, "--state", self.folder / f"state-{name}",
+             "--port", port, *more],
+            cwd=self.folder, env=self.environment,
         )  # fmt: skip
         self.processes.append(process)
         assert process.stdout is not None
@@ -83,7 +82,7 @@ class Site:
 class Server:
     """One process that serves."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+    def __init__(self, process: ReadyCommand, port: int) -> None:
         self.process = process
         self._url = f"http://127.0.0.1:{port}"
 

@@ -6,10 +6,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from services.ready_command import ReadyCommand
+from services.zygote import PLISKA
+
 EXECUTABLE = Path(sys.executable).with_name("pliska")
 RUN_TIMEOUT_S = 60.0
 
-Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., ReadyCommand]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -19,7 +22,7 @@ class Commands:
     def __init__(self, group: str, folder: Path) -> None:
         self._group = group
         self._folder = folder
-        self._processes: list[subprocess.Popen[str]] = []
+        self._processes: list[ReadyCommand] = []
         self._environment = {
             **os.environ,
             "PLISKA_STORE": f"embedded:{folder / 'store'}",
@@ -27,15 +30,9 @@ class Commands:
             "COLUMNS": "200",
         }
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [EXECUTABLE, self._group, *arguments],
-            env=self._environment,
-            cwd=self._folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+    def start(self, *arguments: str) -> ReadyCommand:
+        process = ReadyCommand(
+            PLISKA, [self._group, *arguments], cwd=self._folder, env=self._environment
         )
         self._processes.append(process)
         return process

@@ -3,8 +3,6 @@
 import json
 import os
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -15,8 +13,9 @@ from pliska.coordinator.registry import PromoteRequest, Registry, Tensor
 from pliska.coordinator.registry.tensor_file import write_tensor_file
 from pliska.coordinator.storage_address import open_storage
 from pliska.locks import connect
+from services.ready_command import ReadyCommand
+from services.zygote import PLISKA
 
-PLISKA = Path(sys.executable).with_name("pliska")
 WAIT_MAX_S = 60.0
 
 
@@ -31,20 +30,14 @@ class Shell:
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
 
-    def start(self, *words: object) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [PLISKA, *map(str, words)],
-            cwd=self.folder,
-            env={
-                **os.environ,
-                "PLISKA_STORE": "embedded:./.pliska",
-                "PLISKA_ACTOR": "ann@test",
-                **self.environment,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *words: object) -> ReadyCommand:
+        environment = {
+            **os.environ,
+            "PLISKA_STORE": "embedded:./.pliska",
+            "PLISKA_ACTOR": "ann@test",
+            **self.environment,
+        }
+        return ReadyCommand(PLISKA, words, cwd=self.folder, env=environment)
 
     def run(self, *words: object, code: int = 0) -> str:
         """Return what it printed; its exit code must be `code`, and an error one line."""

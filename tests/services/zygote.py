@@ -1,9 +1,9 @@
 """A process that has loaded everything, and becomes copies of itself that run `pliska` or a script.
 
-Loading torch takes a coordinator three seconds of processor time and a test dozens
-of coordinators. A copy is a process, session and log of its own that can be
-killed as any other; only the loading is shared. The demonstration, the walk of
-the README and the tests of commands start what people start.
+Loading torch takes a coordinator three seconds of processor time, and any command
+half a second; tests start hundreds of them. A copy is a process and session of
+its own that can be killed as any other; only the loading is shared. The
+demonstration and the walk of the README start what people start.
 
 Run as `python -m services.zygote` with a socket as its standard input; ends with it.
 """
@@ -20,6 +20,8 @@ import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -49,7 +51,15 @@ class Zygote:
                 start_new_session=True,
             )
 
-    def copy(self, program: str, arguments: list[str], output: int, errors: int) -> tuple[int, int]:
+    def copy(
+        self,
+        program: str,
+        arguments: list[str],
+        output: int,
+        errors: int,
+        environment: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> tuple[int, int]:
         """Start a copy that runs a program; it dies with this process.
 
         Args:
@@ -57,6 +67,8 @@ class Zygote:
             arguments: Of the program.
             output: File descriptor of its standard output.
             errors: File descriptor of its standard error.
+            environment: As of this process unless given.
+            directory: Where it runs; as this process unless given.
 
         Returns:
             Its process id, and a file descriptor from which its exit code can be
@@ -65,8 +77,8 @@ class Zygote:
         request = {
             "program": program,
             "arguments": arguments,
-            "environment": dict(os.environ),
-            "directory": str(Path.cwd()),
+            "environment": {**(os.environ if environment is None else environment)},
+            "directory": str(directory or Path.cwd()),
         }
         told, telling = os.pipe()
         fds = [output, errors, telling]
@@ -78,6 +90,14 @@ class Zygote:
         """End it, and with it all copies."""
         self._socket.close()
         self._process.wait()
+
+
+@cache
+def the_zygote() -> Zygote:
+    """Return the one of this process, which ends with it."""
+    zygote = Zygote()
+    atexit.register(zygote.end)
+    return zygote
 
 
 def _serve(requests: socket.socket) -> None:
@@ -139,6 +159,7 @@ def _become(request: dict[str, Any], fds: list[int], watcher: int) -> NoReturn:
     os.environ.update(request["environment"])
     os.chdir(request["directory"])
     sys.argv = [request["program"], *request["arguments"]]
+    sys.modules["__main__"].__package__ = None  # typer would take the program's name from it
     code = _run(request["program"])
     threading._shutdown()  # as an interpreter does at its end
     atexit._run_exitfuncs()

@@ -118,7 +118,7 @@ def test_a_quorum_goes_on_without_the_node_that_fails(two: Any, serve: Serve) ->
     assert (move.outcome, move.failed) == (Outcome.DEGRADED, ("n3",))
     assert move.check() is move, "more than half is what was asked for"
     assert [node.current.version for node in nodes] == [2, 2, 1]
-    assert "MemoryError" in nodes[2].current.stale
+    assert _until(lambda: "MemoryError" in nodes[2].current.stale)
     assert not two.registry.situation("digits", "prod").is_settled
 
 
