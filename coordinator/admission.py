@@ -143,6 +143,10 @@ def _refuse_settled(header: GradientHeader, settled: Settled, committed_round: i
 def _refuse_base(header: GradientHeader, acceptable: Acceptable) -> Refusal | None:
     """Check that it was computed on the very version before its round."""
     digest = acceptable.recent.digest_of(header.round - 1)
+    restored = acceptable.recent.restored
+    if restored is not None and header.round <= restored:
+        reason = f"version {header.round - 1} is undone: version {restored} rolled the job back"
+        return Refusal(ReplyCode.STALE_ROUND, reason)
     if digest is None:
         reason = f"version {header.round - 1} is too long ago to be sure of it"
         return Refusal(ReplyCode.STALE_ROUND, reason)

@@ -14,12 +14,12 @@ from pliska.coordinator.audit_document import read_document
 from pliska.coordinator.audit_files import FileAudit
 from pliska.coordinator.audit_keys import KeyBook
 from pliska.coordinator.audit_report import AuditReport
-from pliska.coordinator.commit import Commit, break_in_chain
+from pliska.coordinator.commit import Commit, break_in_chain, break_in_restoring
 from pliska.coordinator.errors import DamagedStateError, ForkedChainError
 from pliska.coordinator.evidence import Fork, charge, paired
 from pliska.coordinator.history import logged_chain
 from pliska.coordinator.proof import Proof, is_of
-from pliska.coordinator.reputation import changes, judge
+from pliska.coordinator.reputation import changes, exclude, judge
 from pliska.coordinator.standing import Standing
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.update_log import UpdateLog
@@ -78,9 +78,14 @@ def _check_records(
     previous: Commit | None = None
     is_linked = is_whole
     revoked: dict[str, int] = {}
+    by_version: dict[int, Commit] = {}
     for commit in commits:
         with report.checking(RECORDS):
             broken = break_in_chain(previous, commit.record) if is_linked else None
+            by_version[commit.record.version] = commit
+            rollback = commit.record.rollback
+            if broken is None and rollback is not None and rollback.target in by_version:
+                broken = break_in_restoring(by_version[rollback.target], commit.record)
             previous, is_linked = commit, True
             if broken is not None:
                 raise ForkedChainError(f"the log of {job} is not one chain: {broken}")
@@ -189,8 +194,10 @@ def _check_standings(
             continue
         before: Mapping[str, Standing] = annex_before.by_worker() if annex_before else {}
         with report.checking(STANDINGS):
-            after = judge(
-                before, record.round, record.contributions, record.convictions, reputation
+            after = (
+                judge(before, record.round, record.contributions, record.convictions, reputation)
+                if record.rollback is None
+                else exclude(before, record.round, record.rollback)
             )
             if tuple(after.values()) != annex.standings or record.changes != changes(before, after):
                 raise DamagedStateError(

@@ -57,9 +57,14 @@ class Combiner:
         self._job = job
         self.rule = rule
         self._gatherings = gatherings
+        self._outvoted: dict[str, WorkerReport] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """Compare with nothing that was before: as a new leader begins, and after a rollback."""
         self._filter = LipschitzFilter()
         self._versions = 1
-        self._outvoted: dict[str, WorkerReport] = {}
+        self._outvoted = {}
 
     def publish(self, version: int, parameters: Tensor) -> None:
         """Hear of a version that gradients will be computed on.

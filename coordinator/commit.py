@@ -16,6 +16,7 @@ from pliska.coordinator.annex import NO_ANNEX
 from pliska.coordinator.attendance import NOBODY_ASKED, Attendance
 from pliska.coordinator.data_leases import DataCursor
 from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.rollback import ROLLBACKS_MAX, Rollback, Undone, undoing
 from pliska.coordinator.standing import STANDINGS_MAX, Conviction, StandingChange
 from pliska.coordinator.wire.encoding import Digest, Length, Name, Unique
 from pliska.coordinator.wire.errors import MalformedError, WireError
@@ -102,6 +103,8 @@ class CommitRecord:
         attendance: Who came when, and who did not.
         convictions: What evidence proved since the record before.
         changes: Workers whose standing changed, each with its reason; sorted by worker.
+        rollback: What was restored, where the record is no round but a rollback.
+        undone: All rollbacks up to it, oldest first.
         previous: Digest of the record before it, or `GENESIS`.
         issued_at: Seconds since 1970 by the leader's clock; advisory only.
     """
@@ -130,8 +133,15 @@ class CommitRecord:
     attendance: Attendance = NOBODY_ASKED
     convictions: Annotated[tuple[Conviction, ...], Length(0, CONVICTIONS_MAX)] = ()
     changes: Annotated[tuple[StandingChange, ...], Length(0, STANDINGS_MAX)] = ()
+    rollback: Rollback | None = None
+    undone: Annotated[tuple[Undone, ...], Length(0, ROLLBACKS_MAX)] = ()
     previous: Digest
     issued_at: float
+
+    @property
+    def training_epoch(self) -> int:
+        """How often the job was rolled back."""
+        return len(self.undone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +261,7 @@ def break_in_chain(previous: Commit | None, record: CommitRecord) -> str | None:
         record: Of the same job.
     """
     if previous is None:
-        if record.previous != GENESIS or record.version != 1:
+        if record.previous != GENESIS or record.version != 1 or record.undone or record.rollback:
             return f"version {record.version} is not the first of its chain"
         return _break_in_data(DataCursor(), record)
     before = previous.record
@@ -270,7 +280,44 @@ def break_in_chain(previous: Commit | None, record: CommitRecord) -> str | None:
         return (
             f"version {record.version} starts from other parameters than version {before.version}"
         )
+    if record.rollback is not None:
+        return _break_in_rollback(before, record, record.rollback)
+    if record.undone != before.undone:
+        return f"version {record.version} names other rollbacks than version {before.version}"
     return _break_in_data(before.cursor, record)
+
+
+def break_in_restoring(target: Commit, record: CommitRecord) -> str | None:
+    """Say why `record` is not the rollback to `target`, or return None where it is.
+
+    Args:
+        target: On the same chain, before `record`.
+        record: Has a rollback.
+    """
+    rollback, restored = record.rollback, target.record
+    named = None if rollback is None else (rollback.target, rollback.record_digest)
+    if named != (restored.version, target.digest):
+        return f"version {record.version} is no rollback to version {restored.version}"
+    state = (record.parameters_digest, record.state_digest, record.cursor)
+    if state != (restored.parameters_digest, restored.state_digest, restored.cursor):
+        return f"version {record.version} does not have the state of version {restored.version}"
+    return None
+
+
+def _break_in_rollback(
+    before: CommitRecord, record: CommitRecord, rollback: Rollback
+) -> str | None:
+    """Say why a rollback does not follow a record; its target is looked at elsewhere."""
+    if record.contributions or record.convictions:
+        return f"version {record.version} is a rollback and counts gradients"
+    if undoing(rollback.target, before.undone) is not None:
+        return f"version {record.version} goes back to version {rollback.target}, which is undone"
+    last = record.undone[-1] if record.undone else None
+    named = None if last is None else (last.target, last.version)
+    is_noted = named == (rollback.target, record.version)
+    if not is_noted or record.undone[:-1] != before.undone:
+        return f"version {record.version} does not note its rollback beside those before it"
+    return None
 
 
 def _break_in_data(before: DataCursor, record: CommitRecord) -> str | None:

@@ -127,6 +127,11 @@ class JobDirectory:
         """Key of the mode that was asked for last."""
         return f"{_JOBS}/{self.job}/mode"
 
+    @property
+    def rollback_key(self) -> str:
+        """Key of the newest order to roll the job back."""
+        return f"{_JOBS}/{self.job}/rollback"
+
     def mode(self, job: Job) -> ModeSetting:
         """Read the mode that was asked for last; at first the one that the job begins with.
 

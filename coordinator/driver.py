@@ -23,6 +23,7 @@ from pliska.coordinator.members import Members
 from pliska.coordinator.publisher import Publisher
 from pliska.coordinator.recent_rounds import RECENT_MAX
 from pliska.coordinator.reputation import Quarantine, quarantine
+from pliska.coordinator.restoring import Restorable
 from pliska.coordinator.round import advance, next_tick
 from pliska.coordinator.round_state import (
     Aggregate,
@@ -41,6 +42,8 @@ from pliska.coordinator.round_state import (
     Publish,
     Recall,
     Received,
+    Restore,
+    RollbackReady,
     RoundOptions,
     RoundState,
     Sealed,
@@ -101,6 +104,7 @@ class RoundDriver:
         self._quarantine = quarantine(stepper.standings, (), 0)
         self._opened = asyncio.Event()
         self._told_mode_epoch: int | None = None
+        self._restorable: Restorable | None = None
         self._is_over = False
 
     @property
@@ -151,6 +155,11 @@ class RoundDriver:
     def feed(self, event: Event) -> None:
         """Let the machine decide on an event; its effects run soon."""
         self._advance(event)
+
+    def roll_back(self, restorable: Restorable) -> None:
+        """Go back to an older version as soon as no round is being aggregated or committed."""
+        self._restorable = restorable
+        self._advance(RollbackReady(restorable.rollback))
 
     def offer(self, offer: Offered) -> Answer:
         """Ask for a worker's slot; ACCEPTED means that its payload is to be read."""
@@ -279,11 +288,9 @@ class RoundDriver:
             case Commit():
                 await in_thread(self._stepper.commit)
                 await self._hand_over_to_audits()
-                self._stepper.advance()
-                self._tell_step()
-                self._tell_changes()
-                self.members_changed()  # before the next round opens: it keeps others out
-                self._advance(Committed(self._stepper.cursor))
+                self._take_commit()
+            case Restore():
+                await self._restore()
             case Publish():
                 is_final = self._state.phase is Phase.FINISHED
                 published = await in_thread(self._stepper.publish, is_final)
@@ -294,6 +301,24 @@ class RoundDriver:
                 await self._publisher.wake()  # who waits for a lease may have one now
             case Answer():
                 raise AssertionError("returned where the machine decided it")
+
+    async def _restore(self) -> None:
+        """Commit a rollback; whatever is under way was computed on what it undoes."""
+        restorable, self._restorable = self._restorable, None
+        if restorable is None:
+            raise AssertionError("a rollback is begun with the version that it restores")
+        await self.transfers.end(self.transfers.workers)
+        await self._trail.rows_are_free()
+        await in_thread(self._stepper.roll_back, restorable)
+        self._take_commit()
+
+    def _take_commit(self) -> None:
+        """Go on from what was committed."""
+        self._stepper.advance()
+        self._tell_step()
+        self._tell_changes()
+        self.members_changed()  # before the next round opens: it keeps others out
+        self._advance(Committed(self._stepper.cursor))
 
     async def _hand_over_to_audits(self) -> None:
         """Let the trail see the rows of a committed round before they are given back."""

@@ -19,6 +19,9 @@ CoordinatorError
 ├── UnknownJobError            no coordinator has started this job here
 ├── JobConflictError           another job of this name was started before
 ├── ModePendingError           no round has run in the mode that was asked for, in the time given
+├── RollbackConflictError      another rollback of this job is under way
+├── RollbackRefusedError       the job cannot be rolled back to that version
+├── RollbackPendingError       a rollback was ordered, and not carried out in the time given
 ├── NotLedError                nobody leads the job at the moment
 ├── ListenError                a coordinator's address is taken or not this machine's
 └── ProtocolError              a coordinator's answer is not what the protocol says
@@ -147,6 +150,24 @@ class JobConflictError(CoordinatorError):
 
 class ModePendingError(CoordinatorError):
     """No round has run in the mode that was asked for, in the time given. It is asked for still."""
+
+    exit_code = 6
+
+
+class RollbackConflictError(CoordinatorError):
+    """Another rollback of this job is under way. Nothing was ordered."""
+
+    exit_code = 4
+
+
+class RollbackRefusedError(CoordinatorError):
+    """The job cannot be rolled back to that version; the message says why. Name another one."""
+
+    exit_code = 7
+
+
+class RollbackPendingError(CoordinatorError):
+    """A rollback was ordered and not carried out in the time given. It is ordered still."""
 
     exit_code = 6
 

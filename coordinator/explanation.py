@@ -13,7 +13,7 @@ from pliska.coordinator.commit import CommitRecord, Contribution
 from pliska.coordinator.proof import Outcome, of_receipt, of_verdict
 from pliska.coordinator.receipts import KeptReceipt
 from pliska.coordinator.reputation import term_rounds
-from pliska.coordinator.standing import Standing
+from pliska.coordinator.standing import Standing, StandingState
 from pliska.coordinator.wire.job import Reputation
 from pliska.coordinator.wire.messages import Receipt
 
@@ -113,7 +113,9 @@ def _of_receipt(
 
 def _of_excluded(worker: str, standing: Standing | None, reputation: Reputation) -> Explanation:
     reason = "in quarantine"
-    if standing is not None and standing.quarantines:
+    if standing is not None and standing.state is StandingState.EXCLUDED:
+        reason = f"excluded since round {standing.since}: {standing.reason}"
+    elif standing is not None and standing.quarantines:
         reason = f"in quarantine since round {standing.since}: {standing.reason}"
     change = _end_of_quarantine(standing, reputation)
     return _without_gradient(worker, Outcome.QUARANTINED, reason, change)
@@ -179,6 +181,8 @@ def _change_of_late(reason: str) -> str:
 
 
 def _end_of_quarantine(standing: Standing | None, reputation: Reputation) -> str:
+    if standing is not None and standing.state is StandingState.EXCLUDED:
+        return "nothing: a rollback excluded it for good; only a worker of another name can join"
     if standing is None or not standing.quarantines:
         return "nothing: its time in quarantine ends by itself"
     until = standing.since + term_rounds(standing.quarantines, reputation)

@@ -29,6 +29,14 @@ def place_of(commit: Commit) -> Place:
     return Place(commit.record.version, commit.digest)
 
 
+def origin_of(commit: Commit) -> Place:
+    """Return the place whose state that of a commit comes from: the one before, or a target."""
+    record = commit.record
+    if record.rollback is not None:
+        return Place(record.rollback.target, record.rollback.record_digest)
+    return Place(record.version - 1, record.previous)
+
+
 @dataclass(frozen=True, slots=True)
 class Lead:
     """Who leads, by the store's word.

@@ -97,5 +97,7 @@ def first_state(job: Job, head: Commit | None, setting: ModeSetting, now: float)
         return replace(finished, reason=reason)
     confined = {each.worker for each in record.changes if each.after is StandingState.QUARANTINE}
     expected = sum(each.worker not in confined for each in record.contributions)
+    if record.rollback is not None:
+        expected = job.rounds.workers - len(record.rollback.excluded)
     leases = DataLeases(record.cursor)
     return replace(begun, round=record.round + 1, expected=expected, leases=leases)

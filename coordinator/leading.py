@@ -43,6 +43,7 @@ from pliska.coordinator.publisher import Published, Publisher
 from pliska.coordinator.recent_rounds import read_recent_rounds
 from pliska.coordinator.recovery import Sources, Warm
 from pliska.coordinator.retention import horizon_of
+from pliska.coordinator.rollback_control import RollbackControl
 from pliska.coordinator.round_state import ModeRequested, Phase, RoundOptions
 from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
@@ -137,6 +138,15 @@ class Leading:
             head,
             due(job.durable.every, job.checkpoint.every, job.rounds.count),
         )
+        self._rollbacks = RollbackControl(
+            job,
+            means.directory,
+            leadership,
+            means.storage,
+            sources,
+            lambda: self._ledger.committed,
+            lambda found: self._driver.roll_back(found),  # noqa: PLW0108 - it is made below
+        )
         rule = rule_named(job.rule.name, **job.rule.parameters)
         options = RoundOptions.of_job(job, rule, self.members.members_max)
         recent = read_recent_rounds(head, model.parameters_digest(), self._archive.log)
@@ -213,7 +223,10 @@ class Leading:
             CoordinatorError: A round could not be made durable.
         """
         evaluation = asyncio.create_task(self._evaluate())
-        control = asyncio.create_task(self._control.run())
+        controls = [
+            asyncio.create_task(self._control.run()),
+            asyncio.create_task(self._rollbacks.run()),
+        ]
         copying = asyncio.create_task(self._copies.run(self._head))
         try:
             await self._drive(copying)
@@ -222,9 +235,9 @@ class Leading:
                 await self._linger()
             return self._driver.state.phase
         finally:
-            for task in (evaluation, control):
+            for task in (evaluation, *controls):
                 task.cancel()
-            await asyncio.wait([evaluation, control])
+            await asyncio.wait([evaluation, *controls])
             await self.publisher.close()
             await self._trail.close()
             await in_thread(self._finish_writing)
@@ -298,17 +311,21 @@ class Leading:
 
     def _after_checkpoint(self, _checkpoint: Checkpoint) -> None:
         """Move the horizon, and clear this storage up to it. Runs in the writer's thread."""
-        head, pruner = self._ledger.committed, self._archive.pruner
-        if head is None:
-            return
-        wanted = horizon_of(
-            head.record.version,
-            pruner.versions(),
-            self._copies.followed(),
-            self._archive.retention,
-        )
+        pruner, rollbacks = self._archive.pruner, self._rollbacks
         try:
-            reached = raise_horizon(self._means.directory, self._leadership, wanted)
+            with rollbacks.pruning:
+                needed = rollbacks.needed  # read before the head, which then has what it lacks
+                head = self._ledger.committed
+                if head is None:
+                    return
+                wanted = horizon_of(
+                    head.record.version,
+                    pruner.versions(),
+                    [*self._copies.followed(), *needed],
+                    self._archive.retention,
+                    head.record.undone,
+                )
+                reached = raise_horizon(self._means.directory, self._leadership, wanted)
         except (LockError, DamagedStateError) as error:
             log.warning("epoch=%d reason=%s", self.epoch, f"nothing is pruned: {error}")
         else:

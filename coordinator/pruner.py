@@ -45,7 +45,7 @@ class Pruner:
         Raises:
             StorageError: The disk failed; what was not removed is tried again next time.
         """
-        stays = kept(horizon, self.versions(), self._options)
+        stays = kept(horizon, self.versions(), self._options, head.record.undone)
         places = self._checkpoints.places()
         version_of = self._checkpoints.version_of
         wanted = stays.checkpoints | frozenset(spared)

@@ -43,7 +43,12 @@ class Settled:
 
 
 class RecentRounds:
-    """The newest committed rounds of one job."""
+    """The newest committed rounds of one job.
+
+    Attributes:
+        restored: The version of the last rollback, if it is remembered: gradients on
+            versions before it count no more.
+    """
 
     def __init__(self, version: int, parameters_digest: bytes) -> None:
         """Begin at a version with no records before it.
@@ -53,11 +58,18 @@ class RecentRounds:
             parameters_digest: Of its parameters.
         """
         self._records: deque[CommitRecord] = deque()
+        self.restored: int | None = None
         self._digests = {version: parameters_digest}
         self._settled: dict[tuple[int, str], Settled] = {}
 
     def add(self, record: CommitRecord) -> None:
         """Take in the record that follows."""
+        if record.rollback is not None:
+            self._records.clear()
+            self._settled.clear()
+            self._digests = {record.version: record.parameters_digest}
+            self.restored = record.version
+            return
         self._records.append(record)
         self._digests[record.version - 1] = record.base_digest
         self._digests[record.version] = record.parameters_digest
@@ -127,8 +139,8 @@ def read_recent_rounds(head: Commit | None, first: bytes, update_log: UpdateLog)
 
 def _before(record: CommitRecord, update_log: UpdateLog) -> Iterator[CommitRecord]:
     for _ in range(RECENT_MAX - 1):
-        if record.previous == GENESIS:
-            return
+        if record.previous == GENESIS or record.rollback is not None:
+            return  # a gradient on what a rollback undid counts no more
         try:
             record = update_log.head(record.version - 1, record.previous).commit.record
         except MissingObjectError as error:

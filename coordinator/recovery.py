@@ -2,7 +2,8 @@
 
 The record is the truth; what is stored only helps to get there: the model that
 a standby has in memory, the newest checkpoint on the record's chain that works,
-then the log up to it, each step compared with its record. What this storage
+then the log up to it, each step compared with its record. Where the chain was
+rolled back, the way leads over the restored version. What this storage
 lacks is asked of the other coordinators, checked by its digest, and kept.
 Without a way there, the error says what is missing, and the coordinator must
 not lead. Blocks; called in a thread by a standby, by a new leader and by audits.
@@ -15,14 +16,14 @@ from typing import Protocol
 
 from pliska.coordinator.archive import Archive
 from pliska.coordinator.checkpoint import Checkpoint
-from pliska.coordinator.commit import GENESIS, Commit, break_in_chain
+from pliska.coordinator.commit import GENESIS, Commit, break_in_chain, break_in_restoring
 from pliska.coordinator.errors import (
     CoordinatorError,
     ForkedChainError,
     MissingObjectError,
     RecoveryError,
 )
-from pliska.coordinator.following import Place, place_of, should_copy
+from pliska.coordinator.following import Place, origin_of, place_of, should_copy
 from pliska.coordinator.log_entry import LogEntry, LogHead
 from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.replay import apply_entry, require_state
@@ -157,7 +158,7 @@ class _Recovery:
             if following:
                 self._require_chain(log_head.commit, following[-1].commit)
             following.append(log_head)
-            place = Place(place.version - 1, log_head.commit.record.previous)
+            place = origin_of(log_head.commit)
 
     def _start(self, place: Place, must_copy: bool) -> TrainingModel | None:
         """Return a model at this place; None where there is none."""
@@ -181,7 +182,7 @@ class _Recovery:
         try:
             if not following:
                 require_state(model, self._head)
-            elif model.parameters_digest() != following[-1].commit.record.base_digest:
+            elif model.parameters_digest() != _start_digest(following[-1].commit):
                 raise RecoveryError(
                     f"version {place.version + 1} was made from other parameters: has the "
                     "model's code, its seed or torch changed since the job began?"
@@ -266,7 +267,10 @@ class _Recovery:
         self._skipped.append(f"from version {place.version}: {error}")
 
     def _require_chain(self, previous: Commit | None, commit: Commit) -> None:
-        broken = break_in_chain(previous, commit.record)
+        if previous is None or commit.record.rollback is None:
+            broken = break_in_chain(previous, commit.record)
+        else:
+            broken = break_in_restoring(previous, commit.record)
         if broken is not None:
             raise ForkedChainError(f"the log of {self._job.name} is not one chain: {broken}")
 
@@ -276,3 +280,9 @@ class _Recovery:
             f"job {self._job.name}: cannot rebuild version {self._head.record.version}: {reason}; "
             f"{tried}; start a coordinator whose storage has what is missing"
         )
+
+
+def _start_digest(commit: Commit) -> bytes:
+    """Return the digest of the parameters that the state after a commit is reached from."""
+    record = commit.record
+    return record.base_digest if record.rollback is None else record.parameters_digest

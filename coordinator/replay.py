@@ -13,15 +13,17 @@ def apply_entry(model: TrainingModel, entry: LogEntry) -> None:
     """Take the step of a committed round.
 
     Args:
-        model: At the state before the round; spoiled when this raises.
+        model: At the state before the round, or at the one that a rollback restores;
+            spoiled when this raises.
         entry: Of the round.
 
     Raises:
         RecoveryError: The state after it is not the committed one.
         ModelStateError: The aggregate does not fit the model.
     """
-    model.learning_rate = entry.commit.record.learning_rate
-    model.apply(entry.aggregate)
+    if entry.commit.record.rollback is None:
+        model.learning_rate = entry.commit.record.learning_rate
+        model.apply(entry.aggregate)
     require_state(model, entry.commit)
 
 

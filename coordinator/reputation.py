@@ -1,6 +1,7 @@
 """What a committed round changes in how its workers stand, and who is kept out of the next one.
 
     GOOD <-> PROBATION -> QUARANTINE -> PROBATION (time served)
+    any of them -> EXCLUDED (by a rollback, for good)
 
 Suspicion is a moving share of a worker's gradients that were refused for their
 content or lay far outside the rest. It rises above one threshold before a state
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from pliska.aggregation.report import Verdict
 from pliska.coordinator.commit import Contribution
+from pliska.coordinator.rollback import Rollback
 from pliska.coordinator.standing import (
     STANDINGS_MAX,
     Conviction,
@@ -76,6 +78,26 @@ def judge(
     return _remembered(after)
 
 
+def exclude(
+    before: Mapping[str, Standing], round_number: int, rollback: Rollback
+) -> dict[str, Standing]:
+    """Take a rollback into account: conduct is not undone, and who is excluded stays so.
+
+    Args:
+        before: Standings after the round before, by worker.
+        round_number: Of the rollback.
+        rollback: Names the workers.
+    """
+    after = dict(before)
+    for worker in rollback.excluded:
+        standing = after.get(worker, Standing(worker=worker))
+        if standing.state is not StandingState.EXCLUDED:
+            reason = f"{rollback.actor}: {rollback.reason}"[:WHY_CHARACTERS_MAX]
+            entered = _enter(standing, StandingState.EXCLUDED, round_number)
+            after[worker] = replace(entered, reason=reason)
+    return _remembered(after)
+
+
 def changes(
     before: Mapping[str, Standing], after: Mapping[str, Standing]
 ) -> tuple[StandingChange, ...]:
@@ -98,7 +120,7 @@ def quarantine(
     """Decide who is kept out of the next round.
 
     A round is never brought below what it needs: where too few would be left,
-    the least suspicious of those in quarantine take part.
+    the least suspicious of those in quarantine take part. Excluded workers never do.
 
     Args:
         standings: By worker.
@@ -110,14 +132,20 @@ def quarantine(
         (standings[worker] for worker in present if _is_confined(standings, worker)),
         key=lambda standing: (-standing.suspicion, -standing.quarantines, standing.worker),
     )
-    spare = max(0, len(present) - workers_least)
-    kept_out = {
+    excluded = {
+        worker: f"excluded since round {standings[worker].since}: {standings[worker].reason}"
+        for worker in sorted(present)
+        if _state_in(standings, worker) is StandingState.EXCLUDED
+    }
+    others = len(present) - len(excluded)
+    spare = max(0, others - workers_least)
+    kept_out = excluded | {
         each.worker: f"in quarantine since round {each.since}: {each.reason}"
         for each in serving[:spare]
     }
     spared = {
         each.worker: f"in quarantine since round {each.since}, but takes part: "
-        f"{len(present)} workers are here and a round needs {workers_least}"
+        f"{others} workers are here and a round needs {workers_least}"
         for each in serving[spare:]
     }
     return Quarantine(kept_out, spared)
@@ -188,6 +216,8 @@ def _convict(
     standing: Standing, conviction: Conviction, round_number: int, options: Reputation
 ) -> Standing:
     convicted = replace(standing, suspicion=1.0, reason=conviction.reason)
+    if standing.state is StandingState.EXCLUDED:
+        return convicted
     if options.quarantine_rounds > 0:
         return _enter(convicted, StandingState.QUARANTINE, round_number)
     return _enter(convicted, StandingState.PROBATION, round_number)
@@ -211,6 +241,8 @@ def _why(before: StandingState, after: Standing) -> str:
             return f"served its time; its last offence: {after.reason}"[:WHY_CHARACTERS_MAX]
         case _, StandingState.GOOD:
             return f"suspicion fell to {after.suspicion:.2f}"
+        case _, StandingState.EXCLUDED:
+            return after.reason
         case _:
             reason = f"suspicion rose to {after.suspicion:.2f}: {after.reason}"
             return reason[:WHY_CHARACTERS_MAX]

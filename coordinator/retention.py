@@ -14,6 +14,8 @@ aggregate is kept can be recomputed from a checkpoint before it.
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from pliska.coordinator.rollback import Undone
+
 
 @dataclass(frozen=True, slots=True)
 class RetentionOptions:
@@ -43,7 +45,11 @@ class Kept:
 
 
 def horizon_of(
-    head: int, checkpoints: Collection[int], followed: Collection[int], options: RetentionOptions
+    head: int,
+    checkpoints: Collection[int],
+    followed: Collection[int],
+    options: RetentionOptions,
+    undone: Collection[Undone] = (),
 ) -> int:
     """Decide up to which version nobody needs aggregates any more.
 
@@ -52,33 +58,49 @@ def horizon_of(
         checkpoints: Versions of the leader's complete checkpoints.
         followed: Versions that the standbys have reached; they need what follows.
         options: What is to stay.
+        undone: Rollbacks so far: what follows one is reached from its target.
 
     Returns:
         The version of a milestone at or below all that is needed; 0 where there is none.
     """
     newest = sorted(checkpoints)[-options.keep :]
     needed_after = min((head - options.keep_rounds, *newest[:1], *followed))
-    return _base(needed_after, checkpoints, options)
+    return _base(needed_after, checkpoints, options, undone)
 
 
-def kept(horizon: int, checkpoints: Collection[int], options: RetentionOptions) -> Kept:
+def kept(
+    horizon: int,
+    checkpoints: Collection[int],
+    options: RetentionOptions,
+    undone: Collection[Undone] = (),
+) -> Kept:
     """Decide what one storage keeps.
 
     Args:
         horizon: Nobody needs aggregates up to this version.
         checkpoints: Versions of the complete checkpoints in this storage.
         options: What is to stay.
+        undone: Rollbacks so far.
     """
     newest = sorted(checkpoints)[-options.keep :]
-    base = min((_base(horizon, checkpoints, options), *newest[:1]))
+    base = min((_base(horizon, checkpoints, options, undone), *newest[:1]))
     milestones = {each for each in _milestones(checkpoints, options) if each >= base}
     return Kept(frozenset({*newest, *milestones}), aggregates_after=base)
 
 
-def _base(version: int, checkpoints: Collection[int], options: RetentionOptions) -> int:
-    """Return the newest milestone at or below a version; 0 where there is none."""
+def _base(
+    version: int,
+    checkpoints: Collection[int],
+    options: RetentionOptions,
+    undone: Collection[Undone],
+) -> int:
+    """Return the newest milestone that leads to all after a version; 0 where there is none."""
     milestones = _milestones(checkpoints, options)
-    return max((each for each in milestones if each <= version), default=0)
+    base = max((each for each in milestones if each <= version), default=0)
+    for each in sorted(undone, key=lambda each: -each.version):
+        if each.version > base:
+            base = max((m for m in milestones if m <= min(base, each.target)), default=0)
+    return base
 
 
 def _milestones(checkpoints: Collection[int], options: RetentionOptions) -> Collection[int]:

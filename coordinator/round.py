@@ -9,10 +9,15 @@ and no thread here: `coordinator.driver` feeds it events and executes the effect
                     ^             |                           |
                     +--- aborted -+                           +-> FINISHED | HALTED
 
+    WAITING | COLLECTING -> RESTORING -> WAITING (next round)
+
 There is one machine for all modes; what differs between them are the numbers in
 `gathering`. A mode that was asked for is taken up when a round opens. Where
 gradients may be older than the round, those that arrive while one is being
 aggregated go into the next.
+
+A rollback takes the place of the round at hand: its gradients, which were computed
+on what is being undone, are given up, and the restored version is the next one.
 
 A round that runs short of workers is not lost: it keeps the gradients it has,
 reopens with the workers that are there, and says what it waits for. One whose
@@ -23,10 +28,11 @@ falls back to the mean.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pliska.coordinator.data_leases import DataCursor
+from pliska.coordinator.data_leases import DataCursor, DataLeases
 from pliska.coordinator.gathering import Gathering
 from pliska.coordinator.leasing import lease_after_commit, lease_at_opening, lease_on_request
 from pliska.coordinator.mode import Mode, ModeSetting
+from pliska.coordinator.rollback import Rollback
 from pliska.coordinator.round_state import (
     Aggregate,
     Aggregated,
@@ -47,6 +53,8 @@ from pliska.coordinator.round_state import (
     Recall,
     Received,
     Refused,
+    Restore,
+    RollbackReady,
     RoundOptions,
     RoundState,
     Sealed,
@@ -78,8 +86,8 @@ def advance(state: RoundState, event: Event, now: float, options: RoundOptions) 
             return _settle(state, now, options)
         case MembersChanged(present):
             return _settle(replace(state, present=dict(present)), now, options)
-        case ModeRequested(setting):
-            return _request(state, setting, now, options)
+        case ModeRequested() | RollbackReady():
+            return _turn_to_wish(state, event, now, options)
         case Offered() | Received() | Refused() | Broken():
             step = _turn_to_slot(state, event, now, _gathering(state, options).lag_max)
             return _settled(step, state, now, options)
@@ -125,12 +133,40 @@ def _rows(state: RoundState, options: RoundOptions) -> int:
     return _gathering(state, options).rows(settled, filled, state.places)
 
 
+def _turn_to_wish(
+    state: RoundState, event: ModeRequested | RollbackReady, now: float, options: RoundOptions
+) -> Step:
+    match event:
+        case ModeRequested(setting):
+            return _request(state, setting, now, options)
+        case RollbackReady(rollback):
+            if state.phase in (Phase.WAITING, Phase.COLLECTING):
+                return _roll_back(state, rollback, now)
+            return Step(replace(state, rollback=rollback))
+
+
 def _request(state: RoundState, setting: ModeSetting, now: float, options: RoundOptions) -> Step:
     if setting.mode_epoch <= state.requested.mode_epoch:
         return Step(state)
     requested = replace(state, requested=setting)
     # A round that is open stays what it is: its gradients were signed for that.
     return _settle(requested, now, options) if state.phase is Phase.WAITING else Step(requested)
+
+
+def _roll_back(state: RoundState, rollback: Rollback, now: float) -> Step:
+    """Give up what was computed on the versions that are undone, and restore the older one."""
+    restoring = replace(
+        state,
+        phase=Phase.RESTORING,
+        since=now,
+        slots={},
+        sealed=None,
+        opened_at={},
+        is_primed=False,
+        rollback=None,
+        reason=f"rolls back to version {rollback.target} in round {state.round}",
+    )
+    return Step(restoring, (Restore(rollback),))
 
 
 def _settle(state: RoundState, now: float, options: RoundOptions) -> Step:
@@ -314,6 +350,8 @@ def _prepared(state: RoundState, now: float) -> Step:
 def _abort(state: RoundState, reason: str, now: float, options: RoundOptions) -> Step:
     if state.phase is not Phase.AGGREGATING:
         return Step(state)
+    if state.rollback is not None:
+        return _roll_back(state, state.rollback, now)
     aborts = state.aborts + 1
     cleared = replace(state, sealed=None, aborts=aborts, since=now)
     if aborts >= options.aborts_max:
@@ -329,6 +367,8 @@ def _filtered(
     """Go on collecting: the sealed gradients have had their say, and none counts."""
     if state.phase is not Phase.AGGREGATING or state.sealed is None:
         return Step(state)
+    if state.rollback is not None:
+        return _roll_back(state, state.rollback, now)
     judged = {
         worker: replace(slot, state=SlotState.OUTVOTED, reason=reasons[worker])
         if worker in reasons
@@ -347,8 +387,9 @@ def _filtered(
 
 
 def _committed(state: RoundState, cursor: DataCursor, now: float, options: RoundOptions) -> Step:
-    if state.phase is not Phase.COMMITTING:
+    if state.phase not in (Phase.COMMITTING, Phase.RESTORING):
         return Step(state)
+    was_round = state.phase is Phase.COMMITTING
     if state.round >= options.rounds:
         reason = f"finished after {state.round} rounds"
         finished = replace(state, phase=Phase.FINISHED, since=now, slots={}, sealed=None)
@@ -362,8 +403,13 @@ def _committed(state: RoundState, cursor: DataCursor, now: float, options: Round
         attempt=0,
         aborts=0,
         sealed=None,
-        is_primed=state.setting.mode is Mode.ASYNCHRONOUS,
-        leases=lease_after_commit(state, cursor, _gathering(state, options).lag_max),
+        is_primed=was_round and state.setting.mode is Mode.ASYNCHRONOUS,
+        leases=lease_after_commit(state, cursor, _gathering(state, options).lag_max)
+        if was_round
+        else DataLeases(cursor),
     )
-    step = _open_when_ready(waiting, now, options)
+    if waiting.rollback is not None:
+        step = _roll_back(waiting, waiting.rollback, now)
+    else:
+        step = _open_when_ready(waiting, now, options)
     return Step(step.state, (Publish(), *step.effects))

@@ -11,6 +11,7 @@ from pliska.aggregation import Rule
 from pliska.coordinator.data_leases import DataCursor, DataLeases
 from pliska.coordinator.gathering import Gatherings
 from pliska.coordinator.mode import ModeSetting
+from pliska.coordinator.rollback import Rollback
 from pliska.coordinator.turns import Turns
 from pliska.coordinator.wire import ReplyCode, Signed
 from pliska.coordinator.wire.job import Job
@@ -26,6 +27,8 @@ class Phase(StrEnum):
     """The round is sealed; its rows are being combined and the model stepped."""
     COMMITTING = auto()
     """The log entry and the commit record are being written."""
+    RESTORING = auto()
+    """An older version's state is being committed as the next version."""
     FINISHED = auto()
     HALTED = auto()
     """The round cannot be finished; `reason` says why. An operator must act."""
@@ -187,6 +190,7 @@ class RoundState:
         opened_at: When the rounds opened whose gradients may still count.
         turns: How long gradients took.
         leases: Which batch each worker is to compute on.
+        rollback: To be carried out as soon as no round is being aggregated or committed.
     """
 
     round: int
@@ -207,6 +211,7 @@ class RoundState:
     opened_at: Mapping[int, float] = field(default_factory=dict)
     turns: Turns = field(default_factory=Turns)
     leases: DataLeases = field(default_factory=DataLeases)
+    rollback: Rollback | None = None
     reason: str = "waiting for workers"
 
     @property
@@ -243,6 +248,13 @@ class ModeRequested:
     """The store holds another mode for the job."""
 
     setting: ModeSetting
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackReady:
+    """The job is to be rolled back; the state to restore is at hand."""
+
+    rollback: Rollback
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +307,7 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The round is durable and its commit record stands in the store, with this cursor."""
+    """The round, or the rollback, is durable; its record stands in the store with this cursor."""
 
     cursor: DataCursor
 
@@ -304,6 +316,7 @@ Event = (
     Tick
     | MembersChanged
     | ModeRequested
+    | RollbackReady
     | Offered
     | Asked
     | Received
@@ -354,11 +367,18 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """Effect: give up all gradients and commit a rollback, fenced by the epoch."""
+
+    rollback: Rollback
+
+
+@dataclass(frozen=True, slots=True)
 class Publish:
     """Effect: hand the committed version to the workers."""
 
 
-Effect = Answer | Opened | Recall | Aggregate | Commit | Publish
+Effect = Answer | Opened | Recall | Aggregate | Commit | Restore | Publish
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,9 @@ class Standby:
     def _save_when_due(self, head: Commit) -> None:
         """Begin a checkpoint of a version that is due, unless the leader's is ours too."""
         every, version = self._means.job.checkpoint.every, head.record.version
-        is_due = version // every > self._saved // every
+        is_due = version // every > self._saved // every or any(
+            each.version > self._saved for each in head.record.undone
+        )
         if not is_due or self._shares_storage or self._warm is None:
             return
         self._saved = version

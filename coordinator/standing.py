@@ -26,6 +26,8 @@ class StandingState(StrEnum):
     """Its gradients count, and are recomputed more often."""
     QUARANTINE = auto()
     """Its gradients are refused while the rounds can do without them."""
+    EXCLUDED = auto()
+    """A rollback went on without it: its gradients are refused for the rest of the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ class Standing:
 
     @property
     def is_suspected(self) -> bool:
-        """Whether it is on probation or in quarantine."""
+        """Whether it is on probation, in quarantine or excluded."""
         return self.state is not StandingState.GOOD
 
     @property

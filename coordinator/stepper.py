@@ -30,6 +30,7 @@ from pliska.coordinator.model import TrainingModel
 from pliska.coordinator.publisher import Published
 from pliska.coordinator.recent_rounds import RecentRounds
 from pliska.coordinator.reputation import changes, judge
+from pliska.coordinator.restoring import Now, Restorable, rollback_entry
 from pliska.coordinator.round_state import Aggregated, Filtered, Sealed
 from pliska.coordinator.standing import Conviction, Standing
 from pliska.coordinator.storage import Storage
@@ -116,6 +117,31 @@ class Stepper:
         self._convictions: dict[bytes, tuple[Conviction, bytes]] = {}
         self._prepared: _Prepared | None = None
 
+    def roll_back(self, restorable: Restorable) -> None:
+        """Make a rollback durable and commit it, with all before it; `advance` follows.
+
+        Args:
+            restorable: A version on the chain, before the last one.
+
+        Raises:
+            StorageError, GrantLostError, NotReplicatedError: As `commit`.
+        """
+        if self.last_commit is None:
+            raise AssertionError("a job is rolled back after its first round")
+        now = Now(
+            head=self.last_commit,
+            standings=self.standings,
+            epoch=self.epoch,
+            seed=self._seed(self.head.version + 1),
+            issued_at=self._wall_time(),
+        )
+        entry = rollback_entry(now, restorable, self._signer)
+        self._model = restorable.model
+        self.combiner.forget()
+        self._prepared = _Prepared(entry.commit, entry.aggregate, entry.annex)
+        self._ledger.append(entry)
+        self._ledger.flush()
+
     def convict(self, conviction: Conviction, evidence: bytes) -> None:
         """Let the next commit record take a conviction in, and its annex the evidence."""
         self._convictions[conviction.evidence] = (conviction, evidence)
@@ -198,8 +224,10 @@ class Stepper:
         version, every = self.head.version, self.job.checkpoint.every
         parameters = self._model.parameters()
         self.combiner.publish(version, parameters)
-        if self.last_commit is not None and (is_final or version % every == 0):
-            self._save(self.last_commit)
+        commit = self.last_commit
+        is_due = is_final or version % every == 0
+        if commit is not None and (is_due or commit.record.rollback is not None):
+            self._save(commit)
         if is_final:
             self._export()
         return Published(
@@ -263,6 +291,7 @@ class Stepper:
             attendance=attendance,
             convictions=convictions,
             changes=changes(self.standings, standings),
+            undone=self.last_commit.record.undone if self.last_commit else (),
             previous=self.head.record_digest,
             issued_at=self._wall_time(),
         )

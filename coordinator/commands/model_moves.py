@@ -7,6 +7,7 @@ open. Exit codes are in the docstring of `model`.
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum, auto
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +47,7 @@ from pliska.coordinator.commands.model_options import (
     load_signer,
     with_place,
 )
+from pliska.coordinator.commands.model_training import TrainingRollback, roll_back_training
 from pliska.coordinator.registry import (
     DeadlinePassedError,
     Move,
@@ -67,6 +69,14 @@ from pliska.coordinator.wire.signing import Signer
 from pliska.locks.presentation import show_json, show_rows
 
 POLL_S = 0.5
+
+
+class Scope(StrEnum):
+    """What is rolled back."""
+
+    SERVING = auto()
+    TRAINING = auto()
+
 
 WaitOption = Annotated[
     Wait,
@@ -169,10 +179,25 @@ def promote(
 def rollback(
     place: Place,
     model: ModelArgument,
-    alias: AliasOption,
     reason: Annotated[str, typer.Option(help="Why; shown in the log.")],
+    alias: Annotated[
+        str | None, typer.Option(help="Name of the alias, such as prod; not for training.")
+    ] = None,
+    scope: Annotated[
+        Scope, typer.Option(help="Move an alias (serving), or put a running job back (training).")
+    ] = Scope.SERVING,
     to: Annotated[
         int | None, typer.Option(min=1, help="To this version instead of the previous one.")
+    ] = None,
+    to_round: Annotated[
+        int | None, typer.Option(min=1, help="Training: to what this round of the job made.")
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option(help="Training: the job; by default the model's name.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORKER", help="Training: go on without this worker; repeatable."),
     ] = None,
     at: Annotated[
         str | None, typer.Option(metavar="TIME", help="To where the alias pointed then.")
@@ -195,7 +220,36 @@ def rollback(
 
     The previous version is the newest earlier one that is READY, was not rolled
     back from and that every node could serve, so rolling back again goes further back.
+
+    With --scope training, a running job goes back to the model, optimizer and rule's
+    memory of an older version: --to-round N, or --to a version registered with its
+    rounds. What was computed on the rounds that this undoes is refused, and versions
+    registered from them are quarantined as TAINTED. The same command again waits for
+    the same rollback; one for another reason is another one. It takes no --wait,
+    --steps, --sign or --expect-gen: those are of aliases.
     """
+    if scope is Scope.TRAINING:
+        if alias is not None or at is not None or steps != 1 or expect_gen is not None:
+            raise RegistryUsageError(
+                "--scope training takes --to-round or --to; --alias, --at, --steps and "
+                "--expect-gen are for serving"
+            )
+        wish = TrainingRollback(
+            model=model,
+            job=job,
+            to=to,
+            to_round=to_round,
+            exclude=tuple(exclude or ()),
+            actor=actor or default_actor(),
+            reason=reason,
+            timeout_s=timeout,
+        )
+        roll_back_training(place, wish, dry_run=dry_run)
+        return
+    if alias is None or to_round is not None or job is not None or exclude:
+        raise RegistryUsageError(
+            "name the alias with --alias; --to-round, --job and --exclude are for --scope training"
+        )
     request = RollbackRequest(
         model=model,
         alias=alias,

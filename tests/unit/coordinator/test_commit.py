@@ -12,6 +12,7 @@ from pliska.coordinator.attendance import Attendance
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord, break_in_chain, cursor_after
 from pliska.coordinator.data_leases import LEFT_MAX, DataCursor
 from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.rollback import Rollback, Undone
 from pliska.coordinator.standing import Conviction, StandingChange, StandingState
 from pliska.coordinator.storage import LocalStorage
 from pliska.coordinator.wire.errors import MalformedError
@@ -24,6 +25,8 @@ CONVICTION = Conviction(worker="w1", offence="equivocation", evidence=bytes(32),
 CHANGE = StandingChange(
     worker="w1", before=StandingState.GOOD, after=StandingState.QUARANTINE, reason="twice"
 )
+
+ROLLBACK = Rollback(target=1, record_digest=bytes(32), actor="ann", reason="poison")
 
 KeyLookup = Callable[[str], bytes | None]
 
@@ -70,6 +73,8 @@ def test_every_field_changes_the_digest(commits: list[Commit], signer: Signer) -
         {"attendance": Attendance(absent=("w9",))},
         {"convictions": (CONVICTION,)},
         {"changes": (CHANGE,)},
+        {"rollback": ROLLBACK},
+        {"undone": (Undone(1, 3),)},
         {"previous": bytes(31) + b"\1"},
         {"issued_at": 1.0},
     ]
