@@ -19,6 +19,9 @@ from pliska.coordinator.checkpoint import Checkpoint, CheckpointStore
 from pliska.coordinator.commit import GENESIS, Commit, CommitRecord, Contribution
 from pliska.coordinator.data_leases import DataCursor
 from pliska.coordinator.model import TrainingModel
+from pliska.coordinator.recovery import recover
+from pliska.coordinator.restoring import Now, Restorable, rollback_entry
+from pliska.coordinator.rollback import Rollback
 from pliska.coordinator.storage import Storage
 from pliska.coordinator.training_state import vector_digest
 from pliska.coordinator.update_log import UpdateLog
@@ -87,7 +90,9 @@ class Leader:
     def run_round(self, salt: str = "") -> Commit:
         base_digest = self.model.parameters_digest()
         learning_rate = self.model.learning_rate
-        version = self.model.step + 1
+        before = self.head.record if self.head else None
+        version = before.version + 1 if before else 1
+        lease = before.cursor.end if before else 0
         aggregate = aggregate_of(version, self.model.dimension, salt)
         self.model.apply(aggregate)
         record = CommitRecord(
@@ -106,7 +111,7 @@ class Leader:
                 Contribution(
                     worker="w1",
                     incarnation=bytes(16),
-                    lease=version - 1,
+                    lease=lease,
                     payload_root=bytes(32),
                     verdict="kept",
                     weight=1.0,
@@ -114,10 +119,11 @@ class Leader:
                     reason="",
                 ),
             ),
-            cursor=DataCursor(version),
+            cursor=DataCursor(lease + 1),
             learning_rate=learning_rate,
             seed=version,
             aggregate_digest=vector_digest(aggregate),
+            undone=before.undone if before else (),
             previous=self.head.digest if self.head else GENESIS,
             issued_at=0.0,
         )
@@ -125,6 +131,22 @@ class Leader:
         self.log.write(commit, aggregate)
         self.head = commit
         return commit
+
+    def roll_back(self, target: Commit, *excluded: str) -> Commit:
+        assert self.head is not None
+        rollback = Rollback(
+            target=target.record.version,
+            record_digest=target.digest,
+            actor="ann",
+            reason="poison",
+            excluded=excluded,
+        )
+        self.model = recover(self.job, target, self.storage).model
+        now = Now(self.head, {}, self.epoch, seed=0, issued_at=0.0)
+        entry = rollback_entry(now, Restorable(rollback, target, self.model), self.signer)
+        self.log.write(entry.commit, entry.aggregate, entry.annex)
+        self.head = entry.commit
+        return entry.commit
 
     def rewrite(self, commit: Commit, **changes: Any) -> Commit:
         """Log a commit again with a changed record, as a leader with a bug would."""
@@ -136,8 +158,9 @@ class Leader:
     def checkpoint(self) -> str:
         digest = self.head.digest if self.head else GENESIS
         state = self.model.export_state()
-        self.checkpoints.write(Checkpoint(self.model.step, digest, state.digest()), state)
-        return self.checkpoints.place(self.model.step, digest)
+        version = self.head.record.version if self.head else 0
+        self.checkpoints.write(Checkpoint(version, digest, state.digest()), state)
+        return self.checkpoints.place(version, digest)
 
 
 @pytest.fixture

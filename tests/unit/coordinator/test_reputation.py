@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from pliska.coordinator.annex import Annex
 from pliska.coordinator.commit import Contribution
-from pliska.coordinator.reputation import changes, judge, quarantine, term_rounds
+from pliska.coordinator.reputation import changes, exclude, judge, quarantine, term_rounds
+from pliska.coordinator.rollback import Rollback
 from pliska.coordinator.standing import STANDINGS_MAX, Conviction, Standing, StandingState
 from pliska.coordinator.wire.encoding import encode
 from pliska.coordinator.wire.job import Reputation
@@ -201,3 +202,31 @@ def test_longest_reason_fits() -> None:
     assert encode(Annex(standings=tuple(standings.values())))
     (change,) = changes({}, standings)
     assert len(change.reason) <= 200
+
+
+def test_an_excluded_worker_stays_out_for_good_however_few_are_left() -> None:
+    rollback = Rollback(
+        target=1, record_digest=bytes(32), actor="ann", reason="it lied", excluded=("w", "x")
+    )
+    standings = exclude({"w": Standing(worker="w", suspicion=0.5, rounds=9)}, 7, rollback)
+    assert {each.state for each in standings.values()} == {StandingState.EXCLUDED}
+    assert (standings["w"].since, standings["w"].rounds) == (7, 9)
+    assert [change.reason for change in changes({}, standings)] == ["ann: it lied"] * 2
+    assert exclude(standings, 9, rollback) == standings
+    later = judge(standings, 1000, [], [CONVICTION], OPTIONS)
+    assert later["w"].state is StandingState.EXCLUDED
+    kept = quarantine(later, ["a", "w", "x"], 3)
+    assert set(kept.kept_out) == {"w", "x"}
+    assert kept.kept_out["x"] == "excluded since round 7: ann: it lied"
+    assert not kept.spared
+
+
+def test_excluded_workers_do_not_make_room_for_those_in_quarantine() -> None:
+    rollback = Rollback(
+        target=1, record_digest=bytes(32), actor="ann", reason="it lied", excluded=("x",)
+    )
+    confined = Standing(worker="w", state=StandingState.QUARANTINE, since=1, reason="NaN")
+    standings = exclude({"w": confined}, 2, rollback)
+    decided = quarantine(standings, ["a", "b", "w", "x"], 3)
+    assert set(decided.kept_out) == {"x"}
+    assert decided.spared["w"].endswith("3 workers are here and a round needs 3")
