@@ -35,7 +35,11 @@ class Copies(Protocol):
         """
 
     async def caught_up(self) -> None:
-        """Return when every standby that is there holds all that was sent."""
+        """Return when every coordinator there is holds all that was sent.
+
+        Raises:
+            StoreError: It cannot be asked which there are.
+        """
 
     def hurry(self) -> None:
         """Wait no longer than a moment from now on. From the event loop."""

@@ -12,7 +12,7 @@ import json
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from pliska.coordinator.log_entry import LogEntry
 from pliska.coordinator.replication import Replica, ReplicaState, Verdict, Wanted, judge
 from pliska.coordinator.update_log import UpdateLog
 from pliska.coordinator.wire import ReplyCode, Signer, WireError
+from pliska.discovery import Role
 from pliska.locks import Leadership, StoreError
 
 log = logging.getLogger(__name__)
@@ -136,13 +137,24 @@ class Replicas:
             waiting.cancel()
 
     async def caught_up(self) -> None:
-        """Wait for all that are there, however many are wanted; see `ledger.Copies`."""
-        await asyncio.sleep(0)  # lets in what was sent just before
-        while any(
-            each.state is not ReplicaState.SHARED and each.version < self._newest
-            for each in self._replicas.values()
-        ):
+        """Wait for all that are enrolled, however many are wanted; see `ledger.Copies`.
+
+        One that is away may be about to come back, and finds nobody else to fetch from.
+        """
+        enrolled = await asyncio.to_thread(self._directory.keyring.list, Role.COORDINATOR)
+        expected = {each.key_id for each in enrolled if each.is_active} - {self._signer.key_id}
+        while not self._have_all(expected):
             await self._changed(LOOK_S)
+
+    def _have_all(self, expected: Collection[str]) -> bool:
+        """Whether all that was sent is with everybody who is there, or is expected."""
+        lack = {
+            endpoint
+            for endpoint, each in self._replicas.items()
+            if each.state is not ReplicaState.SHARED and each.version < self._newest
+        }
+        done = {endpoint.key_id for endpoint in self._replicas.keys() - lack}
+        return not lack and done >= {*expected}
 
     def hurry(self) -> None:
         """Give up waiting in a moment; see `ledger.Copies`."""

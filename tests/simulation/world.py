@@ -174,7 +174,8 @@ class World:
 
     def can_burn(self, name: str) -> bool:
         """Whether a commit promises to outlive the machine of this process."""
-        return self.scenario.may_burn and not self.burnt and name in self.coordinators
+        is_at_work = name in self.coordinators and self.ended.get(name) is None
+        return self.scenario.may_burn and not self.burnt and is_at_work
 
     def burn(self, name: str) -> None:
         """Lose a machine, disk included; a new one with an empty disk takes its name."""

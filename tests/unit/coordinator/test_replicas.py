@@ -28,6 +28,7 @@ from pliska.coordinator.update_log import UpdateLog
 from pliska.coordinator.visitors import Visitors
 from pliska.coordinator.wire.http_server import HttpServer
 from pliska.coordinator.wire.tls import self_signed, server_context
+from pliska.discovery import Role
 from pliska.locks import AcquireCancelledError, Election, GrantLostError, Session, SessionLostError
 
 OWN = Endpoint("c1", "127.0.0.1", 1, "", "")  # as the scene announces it
@@ -161,10 +162,15 @@ async def test_all_have_caught_up_when_every_standby_that_is_there_has_everythin
             stage.send(replicas, commits[2])
             await standing(replicas, "c2", "following", 3)
             await replicas.caught_up()
-        # It has gone, and is seen to be gone: nobody is left to wait for.
+        # It has gone, and is seen to be gone: nobody is left to wait for,
         stage.send(replicas, stage.round())
         await replicas.caught_up()
         assert replicas.status()["standbys"] == []
+        # but for one that is enrolled and may come back.
+        stage.directory.keyring.enroll("c3", Role.COORDINATOR, bytes(range(32)))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await replicas.caught_up()
 
 
 async def test_a_stated_number_waits_for_as_long_as_it_takes(stage: Stage) -> None:
