@@ -40,6 +40,7 @@ def job_status(
         accuracy: Measured accuracy by version.
         quarantined: Who is kept out, and who should be and is needed.
     """
+    commit = stepper.last_commit
     measured = sorted(accuracy.items())[-ACCURACIES_MAX:]
     return {
         "job": job.name,
@@ -49,6 +50,10 @@ def job_status(
         "round": state.round,
         "rounds": job.rounds.count,
         "version": stepper.head.version,
+        "training_epoch": commit.record.training_epoch if commit else 0,
+        "undone": [[each.target + 1, each.version - 1] for each in commit.record.undone]
+        if commit
+        else [],
         "committed_version": stepper.committed_version,
         "digest": stepper.head.parameters_digest.hex(),
         "rule": {"name": job.rule.name, **job.rule.parameters},

@@ -23,6 +23,8 @@ from pliska.locks.presentation import (
 
 app = typer.Typer()
 
+UNDONE_SHOWN = 5
+"""The newest rollbacks are shown, so many."""
 REFRESH_S = 1.0
 
 
@@ -106,6 +108,10 @@ def _facts(snapshot: dict[str, Any]) -> list[tuple[str, str]]:
     if "mode" in snapshot:
         facts += _mode_facts(snapshot["mode"])
     facts.append(("version", str(snapshot["version"])))
+    facts += [
+        ("undone", f"rounds {first} to {last}, by the rollback in version {last + 1}")
+        for first, last in snapshot.get("undone", [])[-UNDONE_SHOWN:]
+    ]
     if snapshot.get("accuracy"):
         newest = snapshot["accuracy"][-1]
         facts.append(("accuracy", f"{newest['accuracy']:.4f} at version {newest['version']}"))
