@@ -21,9 +21,23 @@ from pliska.coordinator.audit_keys import KeyBook
 from pliska.coordinator.audit_replay import Replay
 from pliska.coordinator.commit import CommitRecord
 from pliska.coordinator.history import committed_history
+from pliska.coordinator.horizon import read_horizon
 from pliska.coordinator.recovery import recover
+from pliska.coordinator.registry import (
+    Lineage,
+    PromoteRequest,
+    RefusedError,
+    Registry,
+    State,
+    Tensor,
+    Wait,
+)
+from pliska.coordinator.registry.requests import new_op_id
 from pliska.coordinator.rollback import Undone
+from pliska.coordinator.rollback_order import RollbackOrder, place_order, read_order
+from pliska.coordinator.standing import StandingState
 from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage_address import open_storage
 from services.consul import ConsulServer
 from services.zookeeper import ZookeeperServer
 
@@ -32,9 +46,9 @@ ROUNDS = 16
 TARGET, LAST = 4, 9
 
 
-def define(site: Site, *, quorum: int = 3, more: str = "") -> None:
+def define(site: Site, *, count: int = ROUNDS, more: str = "", **changes: Any) -> None:
     kept = "[audit]\nkeep_rounds = 1000\n"
-    site.define(toy_job(count=ROUNDS, quorum=quorum, more=kept + more))
+    site.define(toy_job(count=count, more=kept + more, **changes))
 
 
 async def roll_back(site: Site, *more: str, code: int = 0) -> dict[str, Any]:
@@ -182,3 +196,130 @@ async def test_a_leader_that_is_killed_meanwhile_leaves_a_job_that_is_rolled_bac
     expect_trained_from(site, chain, TARGET, LAST + 1)
     head = committed_history(site.directory, str(second))[-1]
     assert recover(site.job, head, LocalStorage(second)).version == ROUNDS
+
+
+MODES = """
+[hybrid]
+buffer = 3
+staleness_max = 6
+
+[asynchronous]
+buffers = 3
+staleness_max = 6
+"""
+
+
+@pytest.mark.parametrize("store_address", ["embedded"], indirect=True)
+@pytest.mark.parametrize("mode", ["asynchronous", "hybrid"])
+async def test_late_gradients_on_what_was_undone_never_count_and_the_job_goes_on(
+    site: Site, mode: str
+) -> None:
+    more = f'{MODES}\n[mode]\nstart = "{mode}"\n'
+    define(site, count=60, workers=4, soft_deadline_s=0.05, deadline_s=5.0, more=more)
+    await site.coordinator("c1")
+    for name in WORKERS:
+        site.slow_worker(name, 0.03)
+    site.slow_worker("w4", 0.2)
+    await site.committed(12)
+    done = await roll_back(site, "--to-round", "6", "--reason", "poison")
+    assert await site.finished() == [60] * 4
+    chain = site.chain()
+    version = done["version"]
+    expect_restored(chain, 6, version)
+    for record in chain[version:]:
+        bases = [record.round - each.lag - 1 for each in record.contributions]
+        assert min(bases) >= version, "a gradient on an undone version was counted"
+    late = [each for record in chain[version:] for each in record.contributions if each.lag]
+    assert late, "late gradients counted again once they were on the restored version"
+    expect_sound(site, site.storage)
+
+
+@pytest.mark.parametrize("store_address", ["embedded"], indirect=True)
+async def test_a_worker_that_is_excluded_counts_no_more_and_is_told_why(site: Site) -> None:
+    define(site, quorum=2, soft_deadline_s=1.0)
+    await site.coordinator("c1")
+    paces = await workers_at(site, LAST)
+    why = ("--reason", "w3 sends poison", "--exclude", "w3")
+    done = await roll_back(site, "--to-round", str(TARGET), *why)
+    assert done["excluded"] == ["w3"]
+    for pace in paces:
+        pace.allow(LAST + 3)
+    status = await site.status(lambda now: now.get("version") == LAST + 3)
+    by_name = {each["worker"]: each for each in status["workers"]}
+    assert by_name["w3"]["standing"] == "excluded"
+    assert by_name["w3"]["quarantine"].endswith("ann@test: w3 sends poison")
+    assert status["training_epoch"] == 1
+    for pace in paces:
+        pace.allow(ROUNDS)
+    await asyncio.gather(*site.tasks[:2])
+    chain = site.chain()
+    (change,) = chain[LAST].changes
+    assert (change.worker, change.after) == ("w3", StandingState.EXCLUDED)
+    for record in chain[LAST + 1 :]:
+        assert [each.worker for each in record.contributions] == ["w1", "w2"]
+    expect_trained_from(site, chain, TARGET, LAST + 1)
+    expect_sound(site, site.storage)
+
+
+@pytest.mark.parametrize("store_address", ["embedded"], indirect=True)
+async def test_what_cannot_be_restored_is_refused_and_the_job_goes_on(site: Site) -> None:
+    site.define(toy_job(count=ROUNDS, more="[durable]\nkeep_rounds = 1\n"))
+    await site.coordinator("c1")
+    paces = await workers_at(site, 13)
+    await site.status(lambda _: read_horizon(site.directory) > 2)
+    why = ("--reason", "poison")
+    await roll_back(site, "--to-round", "2", *why, code=7)
+    await roll_back(site, "--to-round", "13", *why, code=7)
+    await roll_back(site, "--to-round", "12", "--to", "1", *why, code=2)
+    await roll_back(site, "--to-round", "12", "--job", "other", *why, code=3)
+    # Whoever asks the store alone is refused by the leader.
+    order = RollbackOrder(number=1, target=2, actor="ann", reason="poison")
+    place_order(site.directory, order)
+    await site.status(lambda _: getattr(read_order(site.directory), "refused", "") != "")
+    refused = read_order(site.directory)
+    assert refused is not None
+    assert refused.refused.startswith("version 2 is behind the horizon")
+    for pace in paces:
+        pace.allow(ROUNDS)
+    assert await site.finished() == [ROUNDS] * 3
+    assert not any(record.rollback for record in site.chain())
+
+
+def promotion(version: int) -> PromoteRequest:
+    return PromoteRequest(
+        model="toy",
+        alias="prod",
+        version=version,
+        actor="ann",
+        reason="",
+        expect_gen=None,
+        op_id=new_op_id(),
+        wait=Wait.NONE,
+        timeout_s=10,
+    )
+
+
+@pytest.mark.parametrize("store_address", ["embedded"], indirect=True)
+async def test_versions_registered_from_undone_rounds_are_tainted(site: Site) -> None:
+    define(site)
+    await site.coordinator("c1")
+    paces = await workers_at(site, LAST)
+    artifacts = open_storage(str(site.folder / "artifacts"))
+    registry = Registry(site.directory.backend, artifacts, "default")
+    for number, (last, parent) in enumerate([(3, None), (7, None), (2, 2), (9, None)], start=1):
+        tensor = Tensor.of_bytes("U8", (1,), bytes([number]))
+        lineage = Lineage(job="toy", rounds=(1, last), parent=parent)
+        registered = registry.register("toy", {"t": tensor}, actor="ann", lineage=lineage)
+        assert registered.version.version == number
+    done = await roll_back(site, "--to", "1", "--reason", "poison")
+    assert (done["target"], done["tainted"]) == (3, ["toy:2", "toy:4"])
+    states = {each.version: each.state for each in registry.versions("toy")}
+    assert [number for number in states if states[number] is State.QUARANTINED] == [2, 4]
+    assert registry.versions("toy")[1].state_reason.startswith("TAINTED: job toy was rolled back")
+    for number in (2, 3, 4):  # the third was trained from the second
+        with pytest.raises(RefusedError):
+            registry.promote(promotion(number))
+    registry.promote(promotion(1))
+    for pace in paces:
+        pace.allow(ROUNDS)
+    assert await site.finished() == [ROUNDS] * 3
