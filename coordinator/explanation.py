@@ -13,6 +13,7 @@ from pliska.coordinator.commit import CommitRecord, Contribution
 from pliska.coordinator.proof import Outcome, of_receipt, of_verdict
 from pliska.coordinator.receipts import KeptReceipt
 from pliska.coordinator.reputation import term_rounds
+from pliska.coordinator.rollback import Rollback
 from pliska.coordinator.standing import Standing, StandingState
 from pliska.coordinator.wire.job import Reputation
 from pliska.coordinator.wire.messages import Receipt
@@ -76,7 +77,7 @@ def explain(
         for worker in record.attendance.excluded
     ]
     told += [_of_absent(worker) for worker in record.attendance.absent]
-    told += [_of_stranger(worker) for worker in standings]
+    told += [_of_stranger(worker, record.rollback) for worker in standings]
     first: dict[str, Explanation] = {}
     for explanation in told:
         first.setdefault(explanation.worker, explanation)
@@ -127,8 +128,12 @@ def _of_absent(worker: str) -> Explanation:
     return _without_gradient(worker, Outcome.ABSENT, reason, change)
 
 
-def _of_stranger(worker: str) -> Explanation:
+def _of_stranger(worker: str, rollback: Rollback | None) -> Explanation:
     """Explain a worker that earlier rounds knew and this one did not."""
+    if rollback is not None:
+        reason = f"no gradient counts: {rollback.actor} put the job back on version "
+        reason += f"{rollback.target}: {rollback.reason}"
+        return _without_gradient(worker, Outcome.ABSENT, reason, "-")
     reason = "it was not there when the round opened"
     change = "joining before the round opened"
     return _without_gradient(worker, Outcome.ABSENT, reason, change)

@@ -89,16 +89,19 @@ def undoing(version: int, undone: Iterable[Undone]) -> Undone | None:
 
 
 def refuse_target(
-    target: int, version: int, undone: tuple[Undone, ...], horizon: int
+    target: int, version: int, rounds: int, undone: tuple[Undone, ...], horizon: int
 ) -> str | None:
     """Say why a job cannot be rolled back to a version; None where it can.
 
     Args:
         target: The version that is asked for.
         version: The last committed one.
+        rounds: The job ends with the version of this number.
         undone: Rollbacks so far, oldest first.
         horizon: Nothing is kept that leads to versions before this one.
     """
+    if version >= rounds:
+        return f"it has finished with version {version}; only a job that runs can go back"
     if target < 1:
         return "version 0 has no record: start the job anew under another name"
     if target >= version:

@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 from pliska.coordinator.commit import Commit
 from pliska.coordinator.directory import JobDirectory
-from pliska.coordinator.errors import CoordinatorError
+from pliska.coordinator.errors import CoordinatorError, MissingObjectError
 from pliska.coordinator.following import Place, place_of
 from pliska.coordinator.horizon import read_horizon
+from pliska.coordinator.log_entry import LogHead
 from pliska.coordinator.recovery import Sources, recover
 from pliska.coordinator.restoring import Restorable
 from pliska.coordinator.rollback import Rollback, refuse_target
@@ -121,7 +122,8 @@ class RollbackControl:
         with self.pruning:
             self._target = order.target
         horizon = read_horizon(self._directory)
-        refusal = refuse_target(order.target, record.version, record.undone, horizon)
+        rounds = self._job.rounds.count
+        refusal = refuse_target(order.target, record.version, rounds, record.undone, horizon)
         if refusal is not None:
             self._target = None
             return refusal
@@ -142,9 +144,16 @@ class RollbackControl:
 
     def _commit_of(self, version: int, head: Commit) -> Commit:
         """Return the commit of an older version, along the chain."""
-        log_, place = UpdateLog(self._storage, self._job.name), place_of(head)
-        commit = head
+        place, commit = place_of(head), head
         while place.version > version:
             place = Place(place.version - 1, commit.record.previous)
-            commit = log_.head(place.version, place.digest).commit
+            commit = self._head_of(place).commit
         return commit
+
+    def _head_of(self, place: Place) -> LogHead:
+        try:
+            return UpdateLog(self._storage, self._job.name).head(place.version, place.digest)
+        except MissingObjectError:
+            if self._sources is None:
+                raise
+            return self._sources.head(place)

@@ -21,6 +21,7 @@ from pliska.coordinator.errors import (
 )
 from pliska.coordinator.horizon import read_horizon
 from pliska.coordinator.registry import (
+    IntegrityError,
     Reference,
     RefusedError,
     Registry,
@@ -30,6 +31,7 @@ from pliska.coordinator.registry import (
 )
 from pliska.coordinator.rollback import EXCLUDED_MAX, Undone, refuse_target, undoing
 from pliska.coordinator.rollback_order import RollbackOrder, place_order, read_order
+from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.limits import NAME_BYTES_MAX, WHY_CHARACTERS_MAX
 from pliska.locks import connect
 from pliska.locks.presentation import show_json, show_rows
@@ -87,8 +89,7 @@ def roll_back_training(place: Place, wish: TrainingRollback, *, dry_run: bool) -
         backend = connect(place.store)
         try:
             directory = JobDirectory(backend, job)
-            if directory.definition() is None:
-                raise UnknownJobError(f"the store {place.store} has no job {job!r}")
+            _definition(directory)
             head = _head(directory)
             wanted = RollbackOrder(
                 number=len(head.undone) + 1,
@@ -127,6 +128,13 @@ def _target(registry: Registry, wish: TrainingRollback) -> tuple[str, int]:
     return lineage.job, lineage.rounds[1]
 
 
+def _definition(directory: JobDirectory) -> Job:
+    definition = directory.definition()
+    if definition is None:
+        raise UnknownJobError(f"the store {directory.backend.address} has no job {directory.job!r}")
+    return definition
+
+
 def _head(directory: JobDirectory) -> CommitRecord:
     record = directory.commit()
     if record is None:
@@ -135,8 +143,8 @@ def _head(directory: JobDirectory) -> CommitRecord:
 
 
 def _require(target: int, head: CommitRecord, directory: JobDirectory) -> None:
-    horizon = read_horizon(directory)
-    refusal = refuse_target(target, head.version, head.undone, horizon)
+    rounds, horizon = _definition(directory).rounds.count, read_horizon(directory)
+    refusal = refuse_target(target, head.version, rounds, head.undone, horizon)
     if refusal is not None:
         raise RollbackRefusedError(f"{directory.job} cannot be rolled back: {refusal}")
 
@@ -180,7 +188,11 @@ def _tainted(
         for record in registry.versions(model):
             if record.state not in (State.READY, State.DEPRECATED, State.QUARANTINED):
                 continue
-            lineage = registry.manifest(record).lineage
+            try:
+                lineage = registry.manifest(record).lineage
+            except IntegrityError as error:
+                typer.echo(f"{record.name} may be from undone rounds: {error}", err=True)
+                continue
             if lineage.job == job and lineage.rounds is not None:
                 by = undoing(lineage.rounds[1], undone)
                 if by is not None:

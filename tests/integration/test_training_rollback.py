@@ -143,6 +143,7 @@ async def test_a_job_that_is_rolled_back_trains_as_if_it_had_begun_at_the_restor
     assert await site.finished() == [ROUNDS] * 3
     again = await roll_back(site, *order)
     assert again == done
+    await roll_back(site, "--to-round", "12", "--reason", "too late", code=7)
     chain = site.chain()
     assert [record.round for record in chain] == list(range(1, ROUNDS + 1))
     expect_restored(chain, TARGET, LAST + 1)

@@ -7,9 +7,10 @@ from simulation.disk import Disk, DiskStorage
 from simulation.world import Run
 from training.passes import miscounts
 
-from pliska.coordinator.commit import Commit, break_in_chain
+from pliska.coordinator.commit import Commit, break_in_chain, break_in_restoring
 from pliska.coordinator.errors import CoordinatorError
 from pliska.coordinator.recovery import recover
+from pliska.coordinator.rollback import undoing
 from pliska.coordinator.round_state import Phase
 
 
@@ -19,6 +20,7 @@ def violations(run: Run) -> list[str]:
     return [
         *_ends(run),
         *_chain(committed),
+        *_rollbacks(committed),
         *_slots(committed),
         *_samples(run, committed),
         *_shown(run, committed),
@@ -51,6 +53,32 @@ def _chain(committed: Sequence[Commit]) -> Iterator[str]:
         before = commit
 
 
+def _rollbacks(committed: Sequence[Commit]) -> Iterator[str]:
+    """An order is carried out once, to the bit; nothing counts that was made on what it undid."""
+    by_version = {commit.record.version: commit for commit in committed}
+    back = [commit.record for commit in committed if commit.record.rollback is not None]
+    if len(back) > 1:
+        yield f"one order was carried out in {[each.version for each in back]}"
+    for record in back:
+        assert record.rollback is not None
+        broken = break_in_restoring(by_version[record.rollback.target], record)
+        if broken is not None:
+            yield f"the rollback does not restore its target: {broken}"
+        later = (each.record for each in committed if each.record.version > record.version)
+        for after in later:
+            for each in after.contributions:
+                if after.round - each.lag <= record.version:
+                    yield f"version {after.version} counts what was made on an undone version"
+                if each.worker in record.rollback.excluded:
+                    yield f"version {after.version} counts a gradient of {each.worker}, excluded"
+
+
+def _standing(committed: Sequence[Commit]) -> list[Commit]:
+    """Return the commits that the last state follows from."""
+    undone = committed[-1].record.undone if committed else ()
+    return [commit for commit in committed if undoing(commit.record.version, undone) is None]
+
+
 def _slots(committed: Sequence[Commit]) -> Iterator[str]:
     """No gradient of a worker counts twice, nor two for one slot."""
     slots = Counter(
@@ -60,7 +88,7 @@ def _slots(committed: Sequence[Commit]) -> Iterator[str]:
     )
     roots = Counter(
         (each.worker, each.payload_root)
-        for commit in committed
+        for commit in _standing(committed)
         for each in commit.record.contributions
     )
     yield from (f"slot {slot} counted {n} times" for slot, n in slots.items() if n > 1)
@@ -69,7 +97,7 @@ def _slots(committed: Sequence[Commit]) -> Iterator[str]:
 
 def _samples(run: Run, committed: Sequence[Commit]) -> Iterator[str]:
     """Every sample is read once in a pass, and none is left behind for long."""
-    records = [commit.record for commit in committed]
+    records = [commit.record for commit in _standing(committed)]
     if not records:
         return
     yield from miscounts(run.job, records)

@@ -7,6 +7,8 @@ from simulation.network import Weather
 from simulation.virtual_loop import Process
 from simulation.world import SESSION_S, Failure, World
 
+from pliska.coordinator.rollback_order import RollbackOrder, place_order
+
 PEACE_S = 20.0
 """Faults happen up to this time; after it the job must come to its end."""
 LATEST_S = PEACE_S + 60.0
@@ -37,6 +39,7 @@ async def trouble(world: World) -> None:
     world.loop.before_step = _death_between_steps(lots, lots.choice([0.0, 0.0, 2e-4]))
     pause_s = lots.choice([0.5, 2.0, 6.0])
     restarting = asyncio.ensure_future(_restart_the_dead(world))
+    ordering = asyncio.ensure_future(_order_rollback(world))
     while world.loop.time() < PEACE_S:
         await asyncio.sleep(lots.expovariate(1 / pause_s))
         _befall(world, lots.choice([*world.processes.values()]))
@@ -45,6 +48,7 @@ async def trouble(world: World) -> None:
     world.chance_of_death = 0.0
     world.loop.before_step = lambda _process: None
     await restarting
+    await ordering
 
 
 def _befall(world: World, process: Process) -> None:
@@ -70,6 +74,24 @@ async def _restart_the_dead(world: World) -> None:
             if process.is_dead or isinstance(world.ended.get(name), Failure):
                 process.is_dead = True
                 world.start(name)
+
+
+async def _order_rollback(world: World) -> None:
+    """Put the job back on an older version some time after that was committed."""
+    target = world.scenario.target
+    if target is None:
+        return
+    directory = world.store_directory()
+    due = target + world.lots.randint(2, 6)
+    while directory.committed_version() < due:
+        if world.loop.time() >= LATEST_S:
+            return
+        await asyncio.sleep(world.lots.uniform(0.0, 0.2))
+    excluded = tuple(sorted(world.scenario.liars))
+    place_order(
+        directory,
+        RollbackOrder(number=1, target=target, actor="ann", reason="poison", excluded=excluded),
+    )
 
 
 def _death_between_steps(lots: Random, chance: float):

@@ -24,11 +24,14 @@ class Scenario:
     Attributes:
         liars: The workers that attack.
         may_burn: Whether one machine may be lost for good, disk included.
+        target: The version that an operator puts the job back on, without the liars;
+            None where nobody does.
     """
 
     job: Job
     liars: frozenset[str] = frozenset()
     may_burn: bool = False
+    target: int | None = None
 
 
 def draw_scenario(seed: int) -> Scenario:
@@ -36,7 +39,9 @@ def draw_scenario(seed: int) -> Scenario:
     lots = Random(f"scenario {seed}")
     replicas = lots.choice(["", "[durable]\nreplicas = 1\n"])
     liars = frozenset({"w4"}) if lots.random() < 0.3 else frozenset()
-    return Scenario(small_job(lots.choice(MODES) + replicas), liars, may_burn=bool(replicas))
+    job = small_job(lots.choice(MODES) + replicas)
+    target = lots.randint(1, 10) if lots.random() < 0.4 else None
+    return Scenario(job, liars, may_burn=bool(replicas), target=target)
 
 
 def small_job(more: str = "") -> Job:

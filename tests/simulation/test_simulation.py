@@ -4,6 +4,7 @@ A run is drawn from its seed and can be played again: `make sim SEEDS=17`.
 """
 
 import os
+from dataclasses import replace
 
 import pytest
 from simulation.checks import violations
@@ -11,6 +12,8 @@ from simulation.faults import trouble
 from simulation.scenario import Scenario, draw_scenario, small_job
 from simulation.virtual_loop import quiet_burial
 from simulation.world import Run, World
+
+from pliska.coordinator.commit import Commit
 
 SMOKE_SEEDS = range(1, 13)
 PLAIN = Scenario(small_job())
@@ -50,6 +53,13 @@ def test_whatever_happens_no_round_is_lost_stolen_or_repeated(seed: int) -> None
     run = play(seed, scenario)
     wrong = violations(run)
     assert not wrong, f"seed {seed}, {scenario}: {wrong}; deaths at writes: {run.deaths}"
+
+
+def test_a_job_is_rolled_back_among_faults() -> None:
+    run = play(5, replace(PLAIN, target=4))
+    assert not violations(run)
+    records = [Commit.unverified(value).record for value in run.committed]
+    assert [each.target for each in records[-1].undone] == [4]
 
 
 def test_a_seed_plays_the_same_run_again() -> None:

@@ -164,6 +164,10 @@ class World:
         for name in self.workers:
             keyring.enroll(name, Role.WORKER, public_bytes(key_of(name)))
 
+    def store_directory(self) -> JobDirectory:
+        """Return the job's place in the store, for who is no process of this world."""
+        return JobDirectory(MemoryBackend(self.store), self.job.name)
+
     def start(self, name: str) -> None:
         """Start a process; a coordinator has the disk that its name had before."""
         main = self._coordinate if name in self.coordinators else self._work

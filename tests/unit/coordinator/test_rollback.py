@@ -39,20 +39,25 @@ def test_versions_between_a_rollback_and_its_target_are_undone() -> None:
 def test_a_target_that_cannot_be_restored_is_refused_with_the_reason(
     target: int, horizon: int, reason: str
 ) -> None:
-    assert reason in str(refuse_target(target, 20, UNDONE, horizon))
+    assert reason in str(refuse_target(target, 20, 99, UNDONE, horizon))
 
 
 @pytest.mark.parametrize(("target", "horizon"), [(19, 0), (16, 16), (14, 14), (2, 1)])
 def test_a_kept_version_that_the_newest_follows_from_may_be_restored(
     target: int, horizon: int
 ) -> None:
-    assert refuse_target(target, 20, UNDONE, horizon) is None
+    assert refuse_target(target, 20, 99, UNDONE, horizon) is None
+
+
+def test_a_job_that_has_finished_stays_so() -> None:
+    assert refuse_target(4, 20, 21, (), 0) is None
+    assert "has finished" in str(refuse_target(4, 20, 20, (), 0))
 
 
 def test_a_job_is_not_rolled_back_more_often_than_its_records_can_say() -> None:
     undone = tuple(Undone(1, 3 + number) for number in range(ROLLBACKS_MAX))
-    assert refuse_target(1, 300, undone[:-1], 0) is None
-    assert "times already" in str(refuse_target(1, 300, undone, 0))
+    assert refuse_target(1, 300, 999, undone[:-1], 0) is None
+    assert "times already" in str(refuse_target(1, 300, 999, undone, 0))
 
 
 @pytest.mark.parametrize(("target", "version"), [(0, 5), (4, 4), (4, 5), (5, 4)])
