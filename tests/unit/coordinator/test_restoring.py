@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from pliska.coordinator.audit import RECORDS, verify_job
+from pliska.coordinator.audit_keys import KeyBook, KnownKey
 from pliska.coordinator.commit import (
     Commit,
     CommitRecord,
@@ -20,6 +22,7 @@ from pliska.coordinator.retention import RetentionOptions, horizon_of
 from pliska.coordinator.rollback import Undone
 from pliska.coordinator.storage import LocalStorage
 from pliska.coordinator.wire.job import Job
+from pliska.discovery import Role
 
 Change = Callable[[CommitRecord], CommitRecord]
 
@@ -169,3 +172,23 @@ def test_what_leads_to_a_target_stays_while_a_rollback_rests_on_it(leader: Any, 
     assert recover(job, leader.head, leader.storage).start == 2
     leader.checkpoint()
     assert horizon_of(8, pruner.versions(), [8], options, leader.head.record.undone) == 8
+
+
+@pytest.mark.parametrize("is_forged", [False, True])
+def test_an_audit_holds_a_rollback_against_its_target(
+    leader: Any, job: Job, leader_key: Callable[[str], bytes | None], is_forged: bool
+) -> None:
+    commits, back = rolled_back(leader)
+    if is_forged:
+        forged = {
+            "state_digest": commits[4].record.state_digest,
+            "parameters_digest": commits[4].record.parameters_digest,
+        }
+        back = leader.rewrite(back, **forged)
+    key_id = back.signed.key_id
+    key = KnownKey(key_id, leader_key(key_id) or b"", Role.COORDINATOR, "c1")
+    report = verify_job(leader.storage, job.name, KeyBook([key]), back)
+    problems = report.checks[RECORDS].problems
+    assert [("does not have the state of version 3" in each) for each in problems] == (
+        [True] if is_forged else []
+    )
