@@ -14,6 +14,7 @@ from pliska.coordinator.admission import (
 )
 from pliska.coordinator.members import Member
 from pliska.coordinator.recent_rounds import RecentRounds
+from pliska.coordinator.rollback import Rollback
 from pliska.coordinator.wire import CodecSpec, GradientHeader, ReplyCode
 from pliska.discovery import Enrolled, Keyring, Role, key_id, new_private_key, public_bytes
 from pliska.locks import connect
@@ -197,6 +198,20 @@ def test_older_gradient_must_be_of_the_version_it_says() -> None:
 def test_base_that_this_leader_does_not_remember_is_too_old_whatever_the_mode_allows() -> None:
     patient = replace(STALE_TOLERANT, lag_max=60)
     assert code_of(made_for(1, "w3"), patient) is ReplyCode.STALE_ROUND
+
+
+def test_gradient_on_an_undone_version_is_refused_whatever_the_mode_allows() -> None:
+    recent = RecentRounds(3, digest_of(3))
+    rollback = Rollback(target=1, record_digest=bytes(32), actor="ann", reason="poison")
+    recent.add(record(4, parameters_digest=digest_of(1), rollback=rollback))
+    patient = replace(STALE_TOLERANT, recent=recent, lag_max=60, base_version=4, round=5)
+    refusal = refuse_unverified(made_for(4, "w3"), KEY, replace(MEMBER, worker="w3"), patient)
+    assert refusal is not None
+    assert refusal.code is ReplyCode.STALE_ROUND
+    assert refusal.reason == "version 3 is undone: version 4 rolled the job back"
+    # The very parameters of the target, downloaded before: another version, another slot.
+    assert code_of(made_for(2, "w3"), patient) is ReplyCode.STALE_ROUND
+    assert code_of(made_for(5, "w3", base_digest=digest_of(1)), patient) is None
 
 
 def test_reply_to_a_message_of_another_mode_comes_only_where_the_gradient_is_of_use() -> None:
