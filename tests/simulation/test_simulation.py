@@ -15,7 +15,7 @@ from simulation.world import Run, World
 
 from pliska.coordinator.commit import Commit
 
-SMOKE_SEEDS = range(1, 13)
+SMOKE_SEEDS = range(1, 11)
 PLAIN = Scenario(small_job())
 
 
