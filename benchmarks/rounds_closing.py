@@ -12,7 +12,9 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
+import torch
 from report import Figure, figure
+from torch.utils.data import TensorDataset
 from training.ready_processes import ReadyProcesses
 from training.site import Site
 
@@ -28,9 +30,9 @@ SHARE_MAX = 0.25
 JOB = f"""
 name = "toy"
 model = {{ factory = "rounds_durability:model", arguments = {{ width = {WIDTH} }} }}
-data = {{ factory = "rounds_durability:data", arguments = {{ width = {WIDTH} }} }}
+data = {{ factory = "rounds_closing:data", arguments = {{ width = {WIDTH} }} }}
 rule = {{ name = "multi-krum", f = 3 }}
-optimizer = {{ name = "sgd", lr = 0.1 }}
+optimizer = {{ name = "sgd", lr = 1e-9 }}
 checkpoint = {{ every = 1000000 }}
 evaluate = {{ every = 1000000 }}
 durable = {{ replicas = 1 }}
@@ -42,7 +44,15 @@ soft_deadline_s = 500.0
 deadline_s = 600.0
 """
 
-STAMP = re.compile(r"^(\S+ \S+) INFO round=(\d+) (phase=collecting|phase=aggregating|mode=)")
+STAMP = re.compile(r"^(\S+ \S+) INFO round=(\d+) phase=(collecting|aggregating|finished)")
+EXAMPLES = 512
+
+
+def data(width: int) -> tuple[TensorDataset, TensorDataset]:
+    """Return examples with one input and random targets: enough for gradients that differ."""
+    inputs = torch.randn(1, width).expand(EXAMPLES, width)
+    dataset = TensorDataset(inputs, torch.randint(2, (EXAMPLES,)))
+    return dataset, TensorDataset(inputs[:1], torch.zeros(1, dtype=torch.int64))
 
 
 def figures(repeats: int) -> list[Figure]:
@@ -78,7 +88,7 @@ async def _leaders_log(folder: Path, zygote: Zygote) -> str:
         site = Site(folder, f"embedded:{folder / 'store'}", processes, processes)
         site.define(parse_job(JOB, "toy.toml"))
         for name in ("c1", "c2"):
-            await site.coordinator(name, storage=site.own_storage(name))
+            await site.coordinator(name, session_timeout_s=30.0, storage=site.own_storage(name))
             await (site.leads("c1") if name == "c1" else site.stands_by("c2"))
         for number in range(WORKERS):
             site.worker(f"w{number + 1}")
@@ -88,14 +98,12 @@ async def _leaders_log(folder: Path, zygote: Zygote) -> str:
 
 
 def _moments(text: str) -> list[tuple[datetime, datetime, datetime]]:
-    """Return when each round was opened, closed and committed."""
-    found: dict[int, dict[str, datetime]] = {}
-    for line in text.splitlines():
-        if stamp := STAMP.match(line):
-            at = datetime.strptime(f"{stamp[1]}+0000", "%Y-%m-%d %H:%M:%S,%f%z")
-            found.setdefault(int(stamp[2]), {})[stamp[3]] = at
+    """Return when each round was opened, closed and committed, which opens the next one."""
+    stamps = [stamp for line in text.splitlines() if (stamp := STAMP.match(line))]
+    at = [datetime.strptime(f"{each[1]}+0000", "%Y-%m-%d %H:%M:%S,%f%z") for each in stamps]
+    phases = [each[3] for each in stamps]
     return [
-        (each["phase=collecting"], each["phase=aggregating"], each["mode="])
-        for _, each in sorted(found.items())
-        if len(each) == 3
+        (at[i], at[i + 1], at[i + 2])
+        for i in range(len(stamps) - 2)
+        if phases[i : i + 2] == ["collecting", "aggregating"]
     ]
