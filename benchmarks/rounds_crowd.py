@@ -1,4 +1,4 @@
-"""A thousand workers in one job: the leader's memory, and how time grows with their number.
+"""As many workers as a job may have: the leader's memory, and how time grows with their number.
 
 The leader is in a process of its own for each sample, with its real parts; the
 workers are signed messages that come one after the other.
@@ -16,8 +16,10 @@ from pathlib import Path
 
 from report import Figure, figure
 
-COUNTS = (250, 500, 1000)
-WIDTH = 200_000
+from pliska.coordinator.wire.job import WORKERS_MAX
+
+COUNTS = (64, 128, WORKERS_MAX)
+WIDTH = 500_000
 RULES = {"trimmed-mean": 1, "multi-krum": 2}
 """The greatest power of n that a rule's time may grow with."""
 SLACK = 1.25
