@@ -59,7 +59,7 @@ class LocalStorage:
             except BaseException:
                 temporary.unlink(missing_ok=True)
                 raise
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
 
     def read(self, name: str, bytes_max: int) -> bytes:
         """Return the whole object; see `Storage.read`."""
@@ -218,7 +218,7 @@ def _remove_if_empty(folder: Path) -> bool:
 def _sync_if_there(directory: Path) -> None:
     """Make what was removed from a folder durable, unless the folder was removed itself."""
     with contextlib.suppress(FileNotFoundError):
-        _sync_directory(directory)
+        sync_directory(directory)
 
 
 def _make_directories(directory: Path) -> None:
@@ -228,10 +228,11 @@ def _make_directories(directory: Path) -> None:
     _make_directories(directory.parent)
     with contextlib.suppress(FileExistsError):
         directory.mkdir()
-    _sync_directory(directory.parent)
+    sync_directory(directory.parent)
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make durable which entries a folder has."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -5,17 +5,15 @@ approves of one move and no other. How many are needed is set where a registry i
 opened; a node counts them again before it follows the alias.
 """
 
-import base64
-import binascii
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pliska.coordinator.registry.digest import hex_of
 from pliska.coordinator.registry.history import HistoryEntry
+from pliska.coordinator.registry.kept_signature import counted_signers, sign_statement
 from pliska.coordinator.wire.encoding import Digest as RawDigest
 from pliska.coordinator.wire.encoding import Name
-from pliska.coordinator.wire.errors import BadSignatureError, MalformedError, UnknownKeyError
-from pliska.coordinator.wire.signing import KeyLookup, Signed, Signer, verify
+from pliska.coordinator.wire.signing import KeyLookup, Signer
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class AliasStatement:
 
 def sign_entry(entry: HistoryEntry, signer: Signer) -> str:
     """Return an approval of the entry in the form that records keep."""
-    return base64.b64encode(signer.sign(_statement(entry)).to_bytes()).decode("ascii")
+    return sign_statement(_statement(entry), signer)
 
 
 def approvers(entry: HistoryEntry, publisher_key: KeyLookup) -> frozenset[str]:
@@ -49,16 +47,7 @@ def approvers(entry: HistoryEntry, publisher_key: KeyLookup) -> frozenset[str]:
         publisher_key: Key id to public key; None for a key that does not count
             (not enrolled, not a publisher's, revoked).
     """
-    counted = set()
-    for text in entry.approvals:
-        try:
-            signed = Signed.from_bytes(base64.b64decode(text, validate=True))
-            statement = verify(signed, AliasStatement, publisher_key).message
-        except (binascii.Error, BadSignatureError, MalformedError, UnknownKeyError):
-            continue
-        if statement == _statement(entry):
-            counted.add(signed.key_id)
-    return frozenset(counted)
+    return counted_signers(entry.approvals, _statement(entry), publisher_key)
 
 
 def _statement(entry: HistoryEntry) -> AliasStatement:

@@ -10,8 +10,6 @@ Source: the root role of The Update Framework (specification 1.0, 5.3), without
 its expiry and its other roles. Pure; `charters` keeps them.
 """
 
-import base64
-import binascii
 import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,10 +21,15 @@ from pliska.coordinator.registry.errors import (
     RefusedError,
     RegistryUsageError,
 )
+from pliska.coordinator.registry.kept_signature import (
+    counted_signers,
+    read_signature,
+    sign_statement,
+)
 from pliska.coordinator.wire.encoding import Digest as RawDigest
 from pliska.coordinator.wire.encoding import Name
-from pliska.coordinator.wire.errors import BadSignatureError, MalformedError, UnknownKeyError
-from pliska.coordinator.wire.signing import Signed, Signer, verify
+from pliska.coordinator.wire.errors import MalformedError
+from pliska.coordinator.wire.signing import Signer
 from pliska.discovery.errors import KeyringUsageError
 from pliska.discovery.keys import key_id, parse_public_text
 
@@ -147,9 +150,8 @@ def next_charter(
 def sign_charter(charter: Charter, signer: Signer) -> Charter:
     """Return the charter with a signature of the signer's key, in the place of an earlier one."""
     others = [text for text in charter.signatures if _signer_id(text) != signer.key_id]
-    signed = signer.sign(_statement(charter)).to_bytes()
-    signatures = (*others, base64.b64encode(signed).decode("ascii"))
-    return dataclasses.replace(charter, signatures=signatures)
+    own = sign_statement(_statement(charter), signer)
+    return dataclasses.replace(charter, signatures=(*others, own))
 
 
 def merge_signatures(charters: tuple[Charter, ...]) -> Charter:
@@ -169,16 +171,7 @@ def merge_signatures(charters: tuple[Charter, ...]) -> Charter:
 
 def charter_signers(charter: Charter, among: Charter) -> frozenset[str]:
     """Return the ids of the keys of another charter that signed this one, each once."""
-    counted = set()
-    for text in charter.signatures:
-        try:
-            signed = Signed.from_bytes(base64.b64decode(text, validate=True))
-            statement = verify(signed, CharterStatement, among.public_key).message
-        except (binascii.Error, BadSignatureError, MalformedError, UnknownKeyError):
-            continue
-        if statement == _statement(charter):
-            counted.add(signed.key_id)
-    return frozenset(counted)
+    return counted_signers(charter.signatures, _statement(charter), among.public_key)
 
 
 def check_follows(before: Charter | None, charter: Charter, namespace: str) -> None:
@@ -209,6 +202,6 @@ def _statement(charter: Charter) -> CharterStatement:
 def _signer_id(text: str) -> str:
     """Return the key id that a signature claims; empty where it is malformed."""
     try:
-        return Signed.from_bytes(base64.b64decode(text, validate=True)).key_id
-    except (binascii.Error, MalformedError):
+        return read_signature(text).key_id
+    except MalformedError:
         return ""

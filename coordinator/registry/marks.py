@@ -8,8 +8,6 @@ that a crash may leave behind (PENDING, DELETING) have no mark. The mark that a
 rollback makes is part of its transaction.
 """
 
-import base64
-import binascii
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +16,13 @@ from typing import ClassVar
 from pliska.coordinator.registry.digest import Digest, digest_of, hex_of
 from pliska.coordinator.registry.document import canonical_bytes, read_document
 from pliska.coordinator.registry.errors import IntegrityError
+from pliska.coordinator.registry.kept_signature import counted_signers, sign_statement
 from pliska.coordinator.registry.keys import Keys
 from pliska.coordinator.registry.stored import read_stored
 from pliska.coordinator.registry.versions import State, VersionRecord
 from pliska.coordinator.wire.encoding import Digest as RawDigest
 from pliska.coordinator.wire.encoding import Name
-from pliska.coordinator.wire.errors import BadSignatureError, MalformedError, UnknownKeyError
-from pliska.coordinator.wire.signing import KeyLookup, Signed, Signer, verify
+from pliska.coordinator.wire.signing import KeyLookup, Signer
 from pliska.locks import Backend, Create, Record
 
 MARK_BYTES_MAX = 64 * 1024
@@ -179,8 +177,7 @@ class MarkStatement:
 
 def signed_mark(mark: Mark, signers: Sequence[Signer]) -> Mark:
     """Return the mark with a signature of each signer."""
-    signed = (signer.sign(_statement(mark)).to_bytes() for signer in signers)
-    signatures = tuple(base64.b64encode(each).decode("ascii") for each in signed)
+    signatures = tuple(sign_statement(_statement(mark), signer) for signer in signers)
     return dataclasses.replace(mark, signatures=signatures)
 
 
@@ -191,16 +188,7 @@ def mark_signers(mark: Mark, publisher_key: KeyLookup) -> frozenset[str]:
         mark: With its signatures; those that do not fit it count for nothing.
         publisher_key: Key id to public key; None for a key that does not count.
     """
-    counted = set()
-    for text in mark.signatures:
-        try:
-            signed = Signed.from_bytes(base64.b64decode(text, validate=True))
-            statement = verify(signed, MarkStatement, publisher_key).message
-        except (binascii.Error, BadSignatureError, MalformedError, UnknownKeyError):
-            continue
-        if statement == _statement(mark):
-            counted.add(signed.key_id)
-    return frozenset(counted)
+    return counted_signers(mark.signatures, _statement(mark), publisher_key)
 
 
 class Marks:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from pliska.coordinator.local_storage import sync_directory
 from pliska.coordinator.registry.errors import RegistryUsageError
 
 
@@ -27,16 +28,8 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise RegistryUsageError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

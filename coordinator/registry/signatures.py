@@ -4,13 +4,12 @@ They are checked against the keyring whenever a version is loaded, exported,
 promoted or returned to. A publisher whose key is revoked no longer counts.
 """
 
-import base64
-import binascii
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pliska.coordinator.registry.digest import hex_of
 from pliska.coordinator.registry.errors import IntegrityError
+from pliska.coordinator.registry.kept_signature import read_signature, sign_statement
 from pliska.coordinator.registry.versions import VersionRecord
 from pliska.coordinator.wire.encoding import Digest as RawDigest
 from pliska.coordinator.wire.encoding import Name
@@ -32,7 +31,7 @@ class VersionStatement:
 
 def sign_version(record: VersionRecord, signer: Signer) -> str:
     """Return the signature in the form that a version record keeps."""
-    return base64.b64encode(signer.sign(_statement(record)).to_bytes()).decode("ascii")
+    return sign_statement(_statement(record), signer)
 
 
 def signer_ids(record: VersionRecord) -> tuple[str, ...]:
@@ -92,6 +91,6 @@ def _statement(record: VersionRecord) -> VersionStatement:
 
 def _signed(record: VersionRecord, text: str) -> Signed:
     try:
-        return Signed.from_bytes(base64.b64decode(text, validate=True))
-    except (binascii.Error, MalformedError) as error:
+        return read_signature(text)
+    except MalformedError as error:
         raise IntegrityError(f"{record.name}: a signature is malformed: {error}") from error
