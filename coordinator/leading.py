@@ -52,6 +52,7 @@ from pliska.coordinator.tally import Tally
 from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.thread import in_thread
+from pliska.discovery import KeyringFormatError
 from pliska.locks import Leadership, LockError, StoreError
 
 log = logging.getLogger(__name__)
@@ -365,9 +366,10 @@ class Leading:
         Whoever comes later finds nobody to fetch from. Who takes over a finished
         job does not know who has yet to learn it.
         """
-        with contextlib.suppress(TimeoutError, StoreError):
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER_S):
-                await self._copies.caught_up()
+                with contextlib.suppress(StoreError, KeyringFormatError):  # the workers remain
+                    await self._copies.caught_up()
                 while self._was_finished or self.members.present():
                     self._somebody_left.clear()
                     await self._somebody_left.wait()

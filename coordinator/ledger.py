@@ -39,6 +39,7 @@ class Copies(Protocol):
 
         Raises:
             StoreError: It cannot be asked which there are.
+            KeyringFormatError: The keyring does not say which there are.
         """
 
     def hurry(self) -> None:

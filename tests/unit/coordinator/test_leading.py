@@ -8,8 +8,12 @@ from training.leadership import PATIENCE_S, Lead
 
 from pliska.coordinator import leading as leading_module
 from pliska.coordinator.errors import CoordinatorError, ModelStateError
+from pliska.coordinator.leading import Leading
+from pliska.coordinator.ledger import NoCopies
 from pliska.coordinator.members import Member
 from pliska.coordinator.round_state import Phase
+from pliska.discovery import KeyringFormatError
+from pliska.locks import StoreUnavailableError
 
 LeadToy = Callable[..., Lead]
 WORKERS = ("w1", "w2", "w3")
@@ -119,6 +123,27 @@ async def test_worker_that_never_says_goodbye_does_not_hold_up_the_end(
     await lead.join(*WORKERS)
     async with lead.running() as running, asyncio.timeout(PATIENCE_S):
         await train(lead, range(1, 2))
+        assert await running is Phase.FINISHED
+
+
+@pytest.mark.parametrize(
+    "error", [StoreUnavailableError("it is away"), KeyringFormatError("it is damaged")]
+)
+async def test_workers_are_waited_for_although_nobody_says_which_standbys_there_are(
+    lead_toy: LeadToy, error: Exception
+) -> None:
+    class NobodyKnows(NoCopies):
+        async def caught_up(self) -> None:
+            raise error
+
+    lead = lead_toy(count=1)
+    lead.leading = Leading(lead.means(), lead.campaign(), copies=NobodyKnows())
+    await lead.join(*WORKERS)
+    async with lead.running() as running, asyncio.timeout(PATIENCE_S):
+        await train(lead, range(1, 2))
+        await asyncio.sleep(0.05)
+        assert not running.done()
+        leave(lead, *WORKERS)
         assert await running is Phase.FINISHED
 
 
