@@ -3,6 +3,7 @@
 A run is drawn from its seed and can be played again: `make sim SEEDS=17`.
 """
 
+import gc
 import os
 from dataclasses import replace
 
@@ -27,8 +28,12 @@ def seeds() -> "range":
 
 def play(seed: int, scenario: Scenario) -> Run:
     """Run a seed to its end."""
-    with quiet_burial():
-        return _play(World(scenario, seed))
+    gc.freeze()  # a million objects of torch that no burial need look through
+    try:
+        with quiet_burial():
+            return _play(World(scenario, seed))
+    finally:
+        gc.unfreeze()
 
 
 def _play(world: World) -> Run:
