@@ -24,7 +24,7 @@ from report import Figure, figure, show
 from safetensors.numpy import load_file, save_file
 
 from pliska.coordinator.registry import Reference, Registry, Tensor
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import connect
 
 MODEL = "bench"

@@ -21,7 +21,7 @@ from typing import Any
 from report import Figure, figure, show
 
 from pliska.coordinator.registry import PromoteRequest, Registry, ServedModel, Tensor, Wait
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import Backend, SystemClock, connect
 
 MODEL, ALIAS = "bench", "prod"

@@ -25,13 +25,13 @@ from torch import nn
 from torch.utils.data import TensorDataset
 from training.leadership import Lead
 
-from pliska.coordinator.archive import Archive
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.leading import Leading
-from pliska.coordinator.ledger import Ledger
-from pliska.coordinator.log_entry import LogEntry
-from pliska.coordinator.probe import MARK_BYTES, leave_mark
-from pliska.coordinator.replicas import Replicas
+from pliska.coordinator.records.archive import Archive
+from pliska.coordinator.records.log_entry import LogEntry
+from pliska.coordinator.replication.ledger import Ledger
+from pliska.coordinator.replication.probe import MARK_BYTES, leave_mark
+from pliska.coordinator.replication.replicas import Replicas
 from pliska.coordinator.wire.job import Job, parse_job
 from pliska.coordinator.wire.tls import self_signed
 from pliska.trainer.demo.processes import Processes

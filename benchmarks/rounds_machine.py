@@ -14,9 +14,9 @@ from rounds_stragglers import QUORUM, SLOWER, WORKERS
 from training.toy_job import toy_job
 
 from pliska.aggregation import rule_named
-from pliska.coordinator.mode import Mode, ModeSetting
-from pliska.coordinator.round import advance, next_tick
-from pliska.coordinator.round_state import (
+from pliska.coordinator.records.mode import Mode, ModeSetting
+from pliska.coordinator.rounds.round import advance, next_tick
+from pliska.coordinator.rounds.round_state import (
     Aggregate,
     Aggregated,
     Answer,

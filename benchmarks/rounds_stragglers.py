@@ -17,7 +17,7 @@ from training.leadership import Lead
 from training.site import Slow
 from training.toy_job import toy_job
 
-from pliska.coordinator.computation import Computation
+from pliska.coordinator.training.computation import Computation
 from pliska.trainer.gradient_source import HonestSource
 from pliska.trainer.worker import Worker, WorkerOptions
 

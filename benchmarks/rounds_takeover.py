@@ -17,7 +17,7 @@ from training.ready_processes import ReadyProcesses
 from training.site import Site
 from training.toy_job import toy_job
 
-from pliska.coordinator.commit import Commit
+from pliska.coordinator.records.commit import Commit
 from services import zookeeper as zookeeper_service
 from services.zygote import PLISKA, Zygote
 

@@ -3,7 +3,7 @@
 The order is the protocol's, cheapest first. Checks that need no signature come
 before it and can only refuse; nothing that an unverified header says enters the
 coordinator's state. Sizes are checked by `wire.frame`, and whether the slot is
-still free is decided last, by `coordinator.round`.
+still free is decided last, by `rounds.round`.
 
 Pure: `coordinator.intake` asks these functions and sends the refusal.
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pliska.coordinator.members import Member
-from pliska.coordinator.recent_rounds import RecentRounds, Settled
+from pliska.coordinator.records.recent_rounds import RecentRounds, Settled
 from pliska.coordinator.refusal import Refusal
 from pliska.coordinator.wire import GradientHeader, ReplyCode
 from pliska.discovery import Enrolled, Role

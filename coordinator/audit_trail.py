@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pliska.aggregation import GradientBuffer
-from pliska.coordinator.commit import Commit
 from pliska.coordinator.errors import CoordinatorError
-from pliska.coordinator.evidence import (
+from pliska.coordinator.publisher import Published
+from pliska.coordinator.recomputer import Drawn, Recomputer
+from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.evidence import (
     Equivocation,
     Evidence,
     claimed_charge,
@@ -30,16 +32,14 @@ from pliska.coordinator.evidence import (
     is_equivocation,
     paired,
 )
-from pliska.coordinator.evidence_store import EvidenceStore
-from pliska.coordinator.mode import Mode
-from pliska.coordinator.payloads import PayloadStore
-from pliska.coordinator.publisher import Published
-from pliska.coordinator.receipts import KeptReceipt, ReceiptStore
-from pliska.coordinator.recomputation import drawn
-from pliska.coordinator.recomputer import Drawn, Recomputer
-from pliska.coordinator.recovery import recover
-from pliska.coordinator.standing import Conviction, Standing
-from pliska.coordinator.storage import Storage
+from pliska.coordinator.records.evidence_store import EvidenceStore
+from pliska.coordinator.records.mode import Mode
+from pliska.coordinator.records.payloads import PayloadStore
+from pliska.coordinator.records.receipts import KeptReceipt, ReceiptStore
+from pliska.coordinator.records.standing import Conviction, Standing
+from pliska.coordinator.replication.recovery import recover
+from pliska.coordinator.rounds.recomputation import drawn
+from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.wire import GradientHeader, Signed, Signer, Verified, WireError, peek
 from pliska.coordinator.wire.encoding import encode
 from pliska.coordinator.wire.job import STALENESS_MAX, Job

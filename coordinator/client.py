@@ -14,9 +14,9 @@ from typing import Any, Self, TypeVar
 
 from pliska.coordinator import routes
 from pliska.coordinator.directory import JobDirectory, Leader
-from pliska.coordinator.donor_client import DonorClient
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ProtocolError
+from pliska.coordinator.replication.donor_client import DonorClient
 from pliska.coordinator.wire import Buffer, ClientResponse, Reply, ReplyCode, Signer, WireError
 from pliska.coordinator.wire.encoding import U64_MAX
 from pliska.coordinator.wire.http_client import HttpClient

@@ -14,13 +14,14 @@ from torch import Tensor
 from pliska.aggregation import Rule, Verdict, WorkerReport
 from pliska.aggregation.report import refusal
 from pliska.aggregation.setting import Memory
-from pliska.coordinator.combination import FILTER, Outcast, Row, combine, combine_filtered
-from pliska.coordinator.floor import filter_faults
-from pliska.coordinator.gathering import Gatherings
-from pliska.coordinator.lipschitz import Candidate, LipschitzFilter
-from pliska.coordinator.mode import Mode
-from pliska.coordinator.round_state import Filtered, Sealed
-from pliska.coordinator.staleness import damping
+from pliska.coordinator.records.commit import FILTER
+from pliska.coordinator.records.mode import Mode
+from pliska.coordinator.rounds.combination import Outcast, Row, combine, combine_filtered
+from pliska.coordinator.rounds.gathering import Gatherings
+from pliska.coordinator.rounds.lipschitz import Candidate, LipschitzFilter
+from pliska.coordinator.rounds.round_state import Filtered, Sealed
+from pliska.coordinator.rounds.staleness import damping
+from pliska.coordinator.training.floor import filter_faults
 from pliska.coordinator.wire.job import Job
 
 

@@ -22,12 +22,12 @@ from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ListenError
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.identity import Identity, load_identity
-from pliska.coordinator.job_check import check_job
 from pliska.coordinator.leading import Means
-from pliska.coordinator.model import TrainingModel
-from pliska.coordinator.round_state import Phase
+from pliska.coordinator.rounds.round_state import Phase
 from pliska.coordinator.server import Server
-from pliska.coordinator.storage_address import open_storage
+from pliska.coordinator.storage.address import open_storage
+from pliska.coordinator.training.job_check import check_job
+from pliska.coordinator.training.model import TrainingModel
 from pliska.coordinator.wire.http_server import HttpServer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.tls import self_signed, server_context

@@ -14,10 +14,10 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pliska.coordinator.commit import Commit
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import JobConflictError
-from pliska.coordinator.mode import Mode, ModeSetting
+from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.mode import Mode, ModeSetting
 from pliska.coordinator.wire.job import Job, parse_job
 from pliska.discovery import Keyring, Role
 from pliska.locks import (

@@ -1,6 +1,6 @@
 """Feeds the round machine and executes what it decides.
 
-The machine (`coordinator.round`) is pure; here are the clock, the tasks and the
+The machine (`rounds.round`) is pure; here are the clock, the tasks and the
 threads of one leadership. Events come from the intake and the members; effects
 run one after the other, the numerical work and the disk in threads. It ends
 when the job is finished, halted, or the leadership is lost.
@@ -13,19 +13,18 @@ from collections.abc import Callable, Mapping
 
 from pliska.aggregation import AggregationError, GradientBuffer
 from pliska.coordinator.admission import Acceptable
-from pliska.coordinator.attendance import Attendance, arrivals
 from pliska.coordinator.audit_trail import AuditTrail
-from pliska.coordinator.effective_step import EffectiveStep
-from pliska.coordinator.floor import filter_faults
-from pliska.coordinator.frequency import is_too_frequent
-from pliska.coordinator.gathering import Gathering
 from pliska.coordinator.members import Members
 from pliska.coordinator.publisher import Publisher
-from pliska.coordinator.recent_rounds import RECENT_MAX
-from pliska.coordinator.reputation import Quarantine, quarantine
-from pliska.coordinator.restoring import Restorable
-from pliska.coordinator.round import advance, next_tick
-from pliska.coordinator.round_state import (
+from pliska.coordinator.records.attendance import Attendance, arrivals
+from pliska.coordinator.records.effective_step import EffectiveStep
+from pliska.coordinator.records.recent_rounds import RECENT_MAX
+from pliska.coordinator.rounds.frequency import is_too_frequent
+from pliska.coordinator.rounds.gathering import Gathering
+from pliska.coordinator.rounds.reputation import Quarantine, quarantine
+from pliska.coordinator.rounds.restoring import Restorable
+from pliska.coordinator.rounds.round import advance, next_tick
+from pliska.coordinator.rounds.round_state import (
     Aggregate,
     AggregationFailed,
     Answer,
@@ -51,6 +50,7 @@ from pliska.coordinator.round_state import (
     Tick,
 )
 from pliska.coordinator.stepper import Stepper
+from pliska.coordinator.training.floor import filter_faults
 from pliska.coordinator.transfers import Transfers
 from pliska.coordinator.wire import ReplyCode
 from pliska.coordinator.wire.thread import in_thread

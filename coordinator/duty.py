@@ -15,18 +15,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pliska.coordinator.archive import Archive
-from pliska.coordinator.donor import Donor
-from pliska.coordinator.donors import Donors
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import DamagedStateError, RecoveryError
 from pliska.coordinator.leading import Leading, Means
-from pliska.coordinator.probe import MARK_BYTES, leave_mark
-from pliska.coordinator.recovery import Warm
-from pliska.coordinator.replicas import Replicas
-from pliska.coordinator.round_state import Phase
+from pliska.coordinator.records.archive import Archive
+from pliska.coordinator.replication.donor import Donor
+from pliska.coordinator.replication.donors import Donors
+from pliska.coordinator.replication.probe import MARK_BYTES, leave_mark
+from pliska.coordinator.replication.recovery import Warm
+from pliska.coordinator.replication.replicas import Replicas
+from pliska.coordinator.replication.standby import Standby, StandbyMeans
+from pliska.coordinator.rounds.round_state import Phase
 from pliska.coordinator.server import Server
-from pliska.coordinator.standby import Standby, StandbyMeans
 from pliska.coordinator.visitors import Visitors
 from pliska.locks import (
     AcquireCancelledError,

@@ -9,7 +9,12 @@ import torch
 from torch.utils.data import DataLoader
 
 from pliska.coordinator.errors import ModelStateError
-from pliska.coordinator.training_module import build_module, layout_of, load_data, trainable
+from pliska.coordinator.training.training_module import (
+    build_module,
+    layout_of,
+    load_data,
+    trainable,
+)
 from pliska.coordinator.wire.job import Job
 
 BATCH = 256

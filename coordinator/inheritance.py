@@ -8,20 +8,20 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from pliska.coordinator.audit_keys import KeyBook
-from pliska.coordinator.commit import Commit
-from pliska.coordinator.data_leases import DataLeases
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import DamagedStateError
-from pliska.coordinator.evidence import charge, conviction_of
-from pliska.coordinator.evidence_store import EvidenceStore
-from pliska.coordinator.mode import ModeSetting
-from pliska.coordinator.model import TrainingModel
-from pliska.coordinator.recovery import Sources, Warm, recover
-from pliska.coordinator.round_state import Phase, RoundState
-from pliska.coordinator.standing import Conviction, Standing, StandingState
-from pliska.coordinator.storage import Storage
-from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.records.audit_keys import KeyBook
+from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.data_leases import DataLeases
+from pliska.coordinator.records.evidence import charge, conviction_of
+from pliska.coordinator.records.evidence_store import EvidenceStore
+from pliska.coordinator.records.mode import ModeSetting
+from pliska.coordinator.records.standing import Conviction, Standing, StandingState
+from pliska.coordinator.records.update_log import UpdateLog
+from pliska.coordinator.replication.recovery import Sources, Warm, recover
+from pliska.coordinator.rounds.round_state import Phase, RoundState
+from pliska.coordinator.storage.storage import Storage
+from pliska.coordinator.training.model import TrainingModel
 from pliska.coordinator.wire.encoding import encode
 from pliska.coordinator.wire.job import Job
 from pliska.locks import Record

@@ -15,18 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pliska.aggregation import GradientBuffer, rule_named
-from pliska.coordinator.archive import Archive
 from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.challenges import Challenges
-from pliska.coordinator.checkpoint import Checkpoint
-from pliska.coordinator.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.combiner import Combiner
-from pliska.coordinator.committer import Committer
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.driver import RoundDriver
 from pliska.coordinator.errors import CoordinatorError, DamagedStateError, ModelStateError
 from pliska.coordinator.evaluator import Evaluator
-from pliska.coordinator.horizon import raise_horizon
 from pliska.coordinator.inheritance import (
     first_state,
     inherit_convictions,
@@ -35,19 +30,24 @@ from pliska.coordinator.inheritance import (
 )
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
-from pliska.coordinator.kept_job import KeptJob
-from pliska.coordinator.ledger import Copies, Ledger, NoCopies, due
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.mode_control import ModeControl
 from pliska.coordinator.publisher import Published, Publisher
-from pliska.coordinator.recent_rounds import read_recent_rounds
-from pliska.coordinator.recovery import Sources, Warm
-from pliska.coordinator.retention import horizon_of
+from pliska.coordinator.records.archive import Archive
+from pliska.coordinator.records.checkpoint import Checkpoint
+from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
+from pliska.coordinator.records.committer import Committer
+from pliska.coordinator.records.horizon import raise_horizon
+from pliska.coordinator.records.kept_job import KeptJob
+from pliska.coordinator.records.recent_rounds import read_recent_rounds
+from pliska.coordinator.records.retention import horizon_of
+from pliska.coordinator.replication.ledger import Copies, Ledger, NoCopies, due
+from pliska.coordinator.replication.recovery import Sources, Warm
 from pliska.coordinator.rollback_control import RollbackControl
-from pliska.coordinator.round_state import ModeRequested, Phase, RoundOptions
+from pliska.coordinator.rounds.round_state import ModeRequested, Phase, RoundOptions
 from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
-from pliska.coordinator.storage import Storage
+from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.tally import Tally
 from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import DamagedStateError
-from pliska.coordinator.gathering import Gatherings
-from pliska.coordinator.mode import ModeSetting
-from pliska.coordinator.mode_policy import Leaning, Measured, is_due, lean
-from pliska.coordinator.round_state import RoundState
+from pliska.coordinator.records.mode import ModeSetting
+from pliska.coordinator.rounds.gathering import Gatherings
+from pliska.coordinator.rounds.mode_policy import Leaning, Measured, is_due, lean
+from pliska.coordinator.rounds.round_state import RoundState
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.thread import in_thread
 from pliska.locks import Leadership, LockError

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pliska.coordinator.commit import Commit
-from pliska.coordinator.computation import Computation
-from pliska.coordinator.evidence import Miscomputation
-from pliska.coordinator.recomputation import compare, finding
+from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.evidence import Miscomputation
+from pliska.coordinator.rounds.recomputation import compare, finding
+from pliska.coordinator.training.computation import Computation
 from pliska.coordinator.wire import GradientHeader, Signed, Signer
 from pliska.coordinator.wire.job import Job
 

@@ -11,18 +11,18 @@ import logging
 import threading
 from collections.abc import Callable
 
-from pliska.coordinator.commit import Commit
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import CoordinatorError, MissingObjectError
-from pliska.coordinator.following import Place, place_of
-from pliska.coordinator.horizon import read_horizon
-from pliska.coordinator.log_entry import LogHead
-from pliska.coordinator.recovery import Sources, recover
-from pliska.coordinator.restoring import Restorable
-from pliska.coordinator.rollback import Rollback, refuse_target
+from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.horizon import read_horizon
+from pliska.coordinator.records.log_entry import LogHead
+from pliska.coordinator.records.rollback import Rollback, refuse_target
+from pliska.coordinator.records.update_log import UpdateLog
+from pliska.coordinator.replication.following import Place, place_of
+from pliska.coordinator.replication.recovery import Sources, recover
 from pliska.coordinator.rollback_order import RollbackOrder, read_order, refuse_order
-from pliska.coordinator.storage import Storage
-from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.rounds.restoring import Restorable
+from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.thread import in_thread
 from pliska.locks import Leadership, LockError

@@ -14,7 +14,7 @@ from typing import Any
 
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import DamagedStateError, RollbackConflictError
-from pliska.coordinator.rollback import EXCLUDED_MAX, ROLLBACKS_MAX
+from pliska.coordinator.records.rollback import EXCLUDED_MAX, ROLLBACKS_MAX
 from pliska.coordinator.wire.encoding import U64_MAX
 from pliska.coordinator.wire.limits import NAME_BYTES_MAX, WHY_CHARACTERS_MAX
 from pliska.locks import Absent, Check, ConflictError, Create, Record, Unmodified, Update

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from pliska.coordinator import routes
-from pliska.coordinator.donor import Donor
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.publisher import Published, Publisher
 from pliska.coordinator.refusal import Refusal
+from pliska.coordinator.replication.donor import Donor
 from pliska.coordinator.tally import Tally
 from pliska.coordinator.wire import Body, Reply, ReplyCode, Request, Response
 from pliska.discovery import Role

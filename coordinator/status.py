@@ -6,12 +6,12 @@ Pure reading; nothing here changes anything.
 from collections.abc import Mapping
 from typing import Any
 
-from pliska.coordinator.effective_step import EffectiveStep
 from pliska.coordinator.members import Members
-from pliska.coordinator.reputation import Quarantine
-from pliska.coordinator.round_state import RoundState
-from pliska.coordinator.staleness import LagSummary
-from pliska.coordinator.standing import Standing
+from pliska.coordinator.records.effective_step import EffectiveStep
+from pliska.coordinator.records.standing import Standing
+from pliska.coordinator.rounds.reputation import Quarantine
+from pliska.coordinator.rounds.round_state import RoundState
+from pliska.coordinator.rounds.staleness import LagSummary
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.tally import Tally
 from pliska.coordinator.wire.job import Job

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import torch
 
-from pliska.coordinator.annex import Annex
-from pliska.coordinator.attendance import Attendance
-from pliska.coordinator.checkpoint import Checkpoint
-from pliska.coordinator.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.combiner import Combined, Combiner
-from pliska.coordinator.commit import (
+from pliska.coordinator.publisher import Published
+from pliska.coordinator.records.annex import Annex
+from pliska.coordinator.records.attendance import Attendance
+from pliska.coordinator.records.checkpoint import Checkpoint
+from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
+from pliska.coordinator.records.commit import (
     CONVICTIONS_MAX,
     GENESIS,
     Commit,
@@ -24,19 +25,18 @@ from pliska.coordinator.commit import (
     Contribution,
     cursor_after,
 )
-from pliska.coordinator.data_leases import DataCursor
-from pliska.coordinator.ledger import Ledger
-from pliska.coordinator.model import TrainingModel
-from pliska.coordinator.publisher import Published
-from pliska.coordinator.recent_rounds import RecentRounds
-from pliska.coordinator.reputation import changes, judge
-from pliska.coordinator.restoring import Now, Restorable, rollback_entry
-from pliska.coordinator.round_state import Aggregated, Filtered, Sealed
-from pliska.coordinator.standing import Conviction, Standing
-from pliska.coordinator.storage import Storage
-from pliska.coordinator.tensor_file import encode_tensors
-from pliska.coordinator.training_state import tensor_bytes, vector_digest
-from pliska.coordinator.update_log import LogEntry
+from pliska.coordinator.records.data_leases import DataCursor
+from pliska.coordinator.records.recent_rounds import RecentRounds
+from pliska.coordinator.records.standing import Conviction, Standing
+from pliska.coordinator.records.update_log import LogEntry
+from pliska.coordinator.replication.ledger import Ledger
+from pliska.coordinator.rounds.reputation import changes, judge
+from pliska.coordinator.rounds.restoring import Now, Restorable, rollback_entry
+from pliska.coordinator.rounds.round_state import Aggregated, Filtered, Sealed
+from pliska.coordinator.storage.storage import Storage
+from pliska.coordinator.training.model import TrainingModel
+from pliska.coordinator.training.tensor_file import encode_tensors
+from pliska.coordinator.training.training_state import tensor_bytes, vector_digest
 from pliska.coordinator.wire import Signed, Signer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX

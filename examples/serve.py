@@ -29,7 +29,7 @@ from pliska.coordinator.registry import (
     ServedModel,
     WhenStale,
 )
-from pliska.coordinator.storage_address import open_storage
+from pliska.coordinator.storage.address import open_storage
 from pliska.locks import connect
 
 BODY_BYTES_MAX = 1 << 20

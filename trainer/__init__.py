@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pliska.coordinator.computation import Computation as Computation
+    from pliska.coordinator.training.computation import Computation as Computation
     from pliska.trainer.gradient_source import GradientSource as GradientSource
     from pliska.trainer.gradient_source import HonestSource as HonestSource
     from pliska.trainer.optimizer import RobustOptimizer as RobustOptimizer
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pliska.trainer.worker import WorkerOptions as WorkerOptions
 
 _HOMES = {
-    "Computation": "pliska.coordinator.computation",
+    "Computation": "pliska.coordinator.training.computation",
     "GradientSource": "pliska.trainer.gradient_source",
     "HonestSource": "pliska.trainer.gradient_source",
     "RobustOptimizer": "pliska.trainer.optimizer",

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 
-from pliska.coordinator.computation import Computation
+from pliska.coordinator.training.computation import Computation
 from pliska.trainer.adversary import Adversary
 
 

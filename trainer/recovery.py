@@ -4,7 +4,7 @@ In checked spans, from several donors at once; a leader that dies meanwhile cost
 the spans that were on their way, since the next leader offers the same version.
 Later versions come from the leader, one request each. A worker needs nothing
 else: the optimizer's state is the coordinators', and which data comes next the
-leader says with the version (see `coordinator.batches`).
+leader says with the version (see `coordinator.training.batches`).
 """
 
 import asyncio

@@ -9,7 +9,7 @@ import torch
 
 from pliska.aggregation import AttackName, rule_named
 from pliska.coordinator.client import JobDirectory
-from pliska.coordinator.computation import Computation
+from pliska.coordinator.training.computation import Computation
 from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
 from pliska.discovery import Enrolled, Role, key_id, load_private_key, public_bytes

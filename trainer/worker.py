@@ -28,7 +28,7 @@ from pliska.coordinator.client import (
     ProtocolError,
     Version,
 )
-from pliska.coordinator.computation import Computation
+from pliska.coordinator.training.computation import Computation
 from pliska.coordinator.wire import (
     Float32Codec,
     GradientHeader,

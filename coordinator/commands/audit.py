@@ -11,11 +11,13 @@ from typing import Annotated
 
 import typer
 
-from pliska.coordinator.audit import verify_job
-from pliska.coordinator.audit_document import DOCUMENT_BYTES_MAX, read_document
-from pliska.coordinator.audit_keys import KeyBook, key_given, read_keys
-from pliska.coordinator.audit_recompute import recompute
-from pliska.coordinator.audit_replay import Replay, Run
+from pliska.coordinator.audit.audit import verify_job
+from pliska.coordinator.audit.document import DOCUMENT_BYTES_MAX, read_document
+from pliska.coordinator.audit.proof import Proof
+from pliska.coordinator.audit.proof import check as check_proof
+from pliska.coordinator.audit.proof import prove as make_proof
+from pliska.coordinator.audit.recompute import recompute
+from pliska.coordinator.audit.replay import Replay, Run
 from pliska.coordinator.commands.audit_rows import (
     EVIDENCE_COLUMNS,
     RECOMPUTE_COLUMNS,
@@ -35,12 +37,10 @@ from pliska.coordinator.commands.audit_source import (
     StorageOption,
 )
 from pliska.coordinator.errors import AuditUsageError, NotKeptError
-from pliska.coordinator.evidence import Evidence, digest_of, kind_of
-from pliska.coordinator.evidence_store import EvidenceStore
-from pliska.coordinator.proof import Proof
-from pliska.coordinator.proof import check as check_proof
-from pliska.coordinator.proof import prove as make_proof
-from pliska.coordinator.receipts import ReceiptStore
+from pliska.coordinator.records.audit_keys import KeyBook, key_given, read_keys
+from pliska.coordinator.records.evidence import Evidence, digest_of, kind_of
+from pliska.coordinator.records.evidence_store import EvidenceStore
+from pliska.coordinator.records.receipts import ReceiptStore
 from pliska.coordinator.wire.encoding import encode
 from pliska.discovery import Keyring
 from pliska.locks import connect

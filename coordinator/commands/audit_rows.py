@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from pliska.coordinator.audit_keys import KeyBook
-from pliska.coordinator.audit_recompute import Recomputed
-from pliska.coordinator.audit_replay import Replayed
-from pliska.coordinator.audit_report import AuditReport, Check
-from pliska.coordinator.evidence import Evidence, charge, digest_of
-from pliska.coordinator.explanation import Explanation
-from pliska.coordinator.proof import Fate, Proof
-from pliska.coordinator.proof import check as check_proof
+from pliska.coordinator.audit.explanation import Explanation
+from pliska.coordinator.audit.proof import Fate, Proof
+from pliska.coordinator.audit.proof import check as check_proof
+from pliska.coordinator.audit.recompute import Recomputed
+from pliska.coordinator.audit.replay import Replayed
+from pliska.coordinator.audit.report import AuditReport, Check
+from pliska.coordinator.records.audit_keys import KeyBook
+from pliska.coordinator.records.evidence import Evidence, charge, digest_of
 
 RECOMPUTE_COLUMNS = ["worker", "base_version", "is_equal", "deviation", "is_lie"]
 REPLAY_COLUMNS = ["round", "version", "gradients", "is_equal", "differences"]

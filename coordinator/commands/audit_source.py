@@ -11,8 +11,6 @@ from typing import Annotated
 
 import typer
 
-from pliska.coordinator.audit_keys import KeyBook, read_keys
-from pliska.coordinator.commit import Commit
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import (
     AuditUsageError,
@@ -20,11 +18,13 @@ from pliska.coordinator.errors import (
     NotKeptError,
     UnknownJobError,
 )
-from pliska.coordinator.history import LoggedChain, logged_chain
-from pliska.coordinator.kept_job import KeptJob
-from pliska.coordinator.storage import Storage
-from pliska.coordinator.storage_address import open_storage
-from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.records.audit_keys import KeyBook, read_keys
+from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.history import LoggedChain, logged_chain
+from pliska.coordinator.records.kept_job import KeptJob
+from pliska.coordinator.records.update_log import UpdateLog
+from pliska.coordinator.storage.address import open_storage
+from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.wire.job import Job, JobFileError, load_job
 from pliska.locks import Address, connect
 

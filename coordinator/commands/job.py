@@ -10,7 +10,7 @@ import typer
 
 from pliska.coordinator.client import JobDirectory, job_snapshot
 from pliska.coordinator.errors import ModePendingError, UnknownJobError
-from pliska.coordinator.mode import Mode, ModeSetting
+from pliska.coordinator.records.mode import Mode, ModeSetting
 from pliska.coordinator.wire.job import Job
 from pliska.locks import Backend, connect
 from pliska.locks.presentation import (

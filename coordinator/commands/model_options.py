@@ -23,7 +23,7 @@ from pliska.coordinator.registry import (
     RegistryUsageError,
 )
 from pliska.coordinator.registry.digest import Digest, is_digest
-from pliska.coordinator.storage_address import open_storage
+from pliska.coordinator.storage.address import open_storage
 from pliska.coordinator.wire.signing import Signer
 from pliska.discovery import key_id, load_private_key, public_bytes
 from pliska.locks import Address, connect

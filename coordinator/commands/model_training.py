@@ -13,13 +13,14 @@ import typer
 
 from pliska.coordinator.client import JobDirectory
 from pliska.coordinator.commands.model_options import Place
-from pliska.coordinator.commit import Commit, CommitRecord
 from pliska.coordinator.errors import (
     RollbackPendingError,
     RollbackRefusedError,
     UnknownJobError,
 )
-from pliska.coordinator.horizon import read_horizon
+from pliska.coordinator.records.commit import Commit, CommitRecord
+from pliska.coordinator.records.horizon import read_horizon
+from pliska.coordinator.records.rollback import EXCLUDED_MAX, Undone, refuse_target, undoing
 from pliska.coordinator.registry import (
     IntegrityError,
     Reference,
@@ -29,7 +30,6 @@ from pliska.coordinator.registry import (
     State,
     VersionRecord,
 )
-from pliska.coordinator.rollback import EXCLUDED_MAX, Undone, refuse_target, undoing
 from pliska.coordinator.rollback_order import RollbackOrder, place_order, read_order
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.limits import NAME_BYTES_MAX, WHY_CHARACTERS_MAX

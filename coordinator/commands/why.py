@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from pliska.coordinator.audit.explanation import explain
 from pliska.coordinator.commands.audit_rows import FATE_COLUMNS, explanation_row
 from pliska.coordinator.commands.audit_source import (
     AuditSource,
@@ -14,8 +15,7 @@ from pliska.coordinator.commands.audit_source import (
     StorageOption,
 )
 from pliska.coordinator.errors import NotKeptError
-from pliska.coordinator.explanation import explain
-from pliska.coordinator.receipts import ReceiptStore
+from pliska.coordinator.records.receipts import ReceiptStore
 from pliska.locks.presentation import (
     DEFAULT_STORE,
     OutputFormat,

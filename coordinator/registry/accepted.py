@@ -12,7 +12,7 @@ from pathlib import Path
 from pliska.coordinator.errors import MissingObjectError
 from pliska.coordinator.registry.errors import RefusedError
 from pliska.coordinator.registry.history import HISTORY_ENTRY_BYTES_MAX, HistoryEntry
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 
 
 class AcceptedEntry:

@@ -16,14 +16,14 @@ from pliska.coordinator.errors import (
     ObjectTooLargeError,
     StorageError,
 )
-from pliska.coordinator.mirrored_storage import MirroredStorage
 from pliska.coordinator.registry.digest import Digest, digest_from, digest_of, hex_of
 from pliska.coordinator.registry.errors import IntegrityError
 from pliska.coordinator.registry.manifest import MANIFEST_BYTES_MAX, Manifest, TensorEntry
 from pliska.coordinator.registry.packed import pack
 from pliska.coordinator.registry.packed_storage import PackedStorage
 from pliska.coordinator.registry.tensor import Tensor, exactly
-from pliska.coordinator.storage import Storage
+from pliska.coordinator.storage.mirrored_storage import MirroredStorage
+from pliska.coordinator.storage.storage import Storage
 
 PACKED_SHARE_MAX = 0.95
 """A tensor that does not shrink below this is not packed."""

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from pliska.coordinator.local_storage import sync_directory
 from pliska.coordinator.registry.errors import RegistryUsageError
+from pliska.coordinator.storage.local_storage import sync_directory
 
 
 @contextmanager

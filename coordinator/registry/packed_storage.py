@@ -10,7 +10,6 @@ of the storage.
 from collections.abc import Iterable
 
 from pliska.coordinator.errors import MissingObjectError, ObjectTooLargeError, StorageError
-from pliska.coordinator.mirrored_storage import MirroredStorage
 from pliska.coordinator.registry.errors import IntegrityError
 from pliska.coordinator.registry.packed import (
     HEADER_BYTES,
@@ -18,7 +17,8 @@ from pliska.coordinator.registry.packed import (
     plain_length,
     unpack,
 )
-from pliska.coordinator.storage import Storage
+from pliska.coordinator.storage.mirrored_storage import MirroredStorage
+from pliska.coordinator.storage.storage import Storage
 
 SUFFIX = ".packed"
 

@@ -48,7 +48,7 @@ from pliska.coordinator.registry.resolution import find_version
 from pliska.coordinator.registry.rollout import Rollout
 from pliska.coordinator.registry.tensor import Tensor
 from pliska.coordinator.registry.versions import VersionRecord
-from pliska.coordinator.storage import Storage
+from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.wire.signing import Signer
 from pliska.locks import Backend
 

@@ -13,8 +13,8 @@ from pliska.coordinator.errors import (
     StorageError,
     StorageUsageError,
 )
-from pliska.coordinator.storage import Storage
-from pliska.coordinator.storage_address import open_storage
+from pliska.coordinator.storage.address import open_storage
+from pliska.coordinator.storage.storage import Storage
 from services.s3 import S3Server
 
 LARGE = 12 * 2**20

@@ -12,7 +12,7 @@ from training.passes import miscounts
 from training.site import Site
 from training.toy_job import toy_job
 
-from pliska.coordinator.history import committed_history
+from pliska.coordinator.records.history import committed_history
 from pliska.trainer.demo.processes import Child
 
 pytestmark = pytest.mark.timeout(180)

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from pliska.coordinator.registry import PromoteRequest, Registry, Tensor
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import connect
 from services import oci_registry as oci_service
 from services.commands import EXECUTABLE, Commands

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pliska.coordinator.mirrored_storage import MirroredStorage
 from pliska.coordinator.registry import Lineage, Registry, Retention, Tensor
 from pliska.coordinator.registry.tensor_file import write_tensor_file
-from pliska.coordinator.storage_address import open_storage
+from pliska.coordinator.storage.address import open_storage
+from pliska.coordinator.storage.mirrored_storage import MirroredStorage
 from pliska.locks import connect
 from services.s3 import S3Server
 from services.shell import WAIT_MAX_S, Shell

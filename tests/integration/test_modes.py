@@ -12,14 +12,14 @@ import pytest
 from training.site import Site
 from training.toy_job import toy_job
 
-from pliska.coordinator.audit_replay import Replay
-from pliska.coordinator.commit import Commit, CommitRecord
+from pliska.coordinator.audit.replay import Replay
 from pliska.coordinator.evaluator import Evaluator
-from pliska.coordinator.history import committed_history
-from pliska.coordinator.mode import Mode
-from pliska.coordinator.model import TrainingModel
-from pliska.coordinator.recovery import recover
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.records.commit import Commit, CommitRecord
+from pliska.coordinator.records.history import committed_history
+from pliska.coordinator.records.mode import Mode
+from pliska.coordinator.replication.recovery import recover
+from pliska.coordinator.storage.storage import LocalStorage
+from pliska.coordinator.training.model import TrainingModel
 
 ROUNDS = 110
 MODES = """

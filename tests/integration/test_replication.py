@@ -16,7 +16,7 @@ import pytest
 from training.site import Site
 from training.toy_job import toy_job
 
-from pliska.coordinator.commit import Commit
+from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.wire.job import Job, parse_job
 
 WORKERS = ("w1", "w2", "w3")

@@ -16,13 +16,14 @@ import training.dying_coordinator
 from training.site import PATIENCE_S, Pace, Site
 from training.toy_job import toy_job
 
-from pliska.coordinator.audit import verify_job
-from pliska.coordinator.audit_keys import KeyBook
-from pliska.coordinator.audit_replay import Replay
-from pliska.coordinator.commit import CommitRecord
-from pliska.coordinator.history import committed_history
-from pliska.coordinator.horizon import read_horizon
-from pliska.coordinator.recovery import recover
+from pliska.coordinator.audit.audit import verify_job
+from pliska.coordinator.audit.replay import Replay
+from pliska.coordinator.records.audit_keys import KeyBook
+from pliska.coordinator.records.commit import CommitRecord
+from pliska.coordinator.records.history import committed_history
+from pliska.coordinator.records.horizon import read_horizon
+from pliska.coordinator.records.rollback import Undone
+from pliska.coordinator.records.standing import StandingState
 from pliska.coordinator.registry import (
     Lineage,
     PromoteRequest,
@@ -33,11 +34,10 @@ from pliska.coordinator.registry import (
     Wait,
 )
 from pliska.coordinator.registry.requests import new_op_id
-from pliska.coordinator.rollback import Undone
+from pliska.coordinator.replication.recovery import recover
 from pliska.coordinator.rollback_order import RollbackOrder, place_order, read_order
-from pliska.coordinator.standing import StandingState
-from pliska.coordinator.storage import LocalStorage
-from pliska.coordinator.storage_address import open_storage
+from pliska.coordinator.storage.address import open_storage
+from pliska.coordinator.storage.storage import LocalStorage
 from services.consul import ConsulServer
 from services.zookeeper import ZookeeperServer
 

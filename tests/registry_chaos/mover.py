@@ -22,7 +22,7 @@ from pliska.coordinator.registry import (
     Wait,
 )
 from pliska.coordinator.registry.requests import Request
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import LockError, connect
 
 MODEL, ALIAS = "digits", "prod"

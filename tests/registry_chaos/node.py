@@ -11,7 +11,7 @@ from chaos.history import Recorder, now_s
 from registry_chaos.mover import ALIAS, MODEL
 
 from pliska.coordinator.registry import NotServingError, Registry, ServedModel
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import connect
 
 LOOK_PAUSE_S = 0.002

@@ -22,7 +22,7 @@ from pliska.coordinator.registry import (
     Registry,
     State,
 )
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import Backend, connect
 
 TESTS = Path(__file__).parents[1]

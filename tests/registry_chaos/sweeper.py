@@ -15,7 +15,7 @@ from chaos.history import Recorder, now_s
 from registry_chaos.mover import ALIAS, MODEL
 
 from pliska.coordinator.registry import Registry, RegistryError, Retention, State, Tensor, sweeps
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import LockError, connect
 
 KEEP_LAST = 4

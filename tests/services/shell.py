@@ -11,7 +11,7 @@ from typing import Any
 
 from pliska.coordinator.registry import PromoteRequest, Registry, Tensor
 from pliska.coordinator.registry.tensor_file import write_tensor_file
-from pliska.coordinator.storage_address import open_storage
+from pliska.coordinator.storage.address import open_storage
 from pliska.locks import connect
 from services.ready_command import ReadyCommand
 from services.zygote import PLISKA

@@ -7,11 +7,11 @@ from simulation.disk import Disk, DiskStorage
 from simulation.world import Run
 from training.passes import miscounts
 
-from pliska.coordinator.commit import Commit, break_in_chain, break_in_restoring
 from pliska.coordinator.errors import CoordinatorError
-from pliska.coordinator.recovery import recover
-from pliska.coordinator.rollback import undoing
-from pliska.coordinator.round_state import Phase
+from pliska.coordinator.records.commit import Commit, break_in_chain, break_in_restoring
+from pliska.coordinator.records.rollback import undoing
+from pliska.coordinator.replication.recovery import recover
+from pliska.coordinator.rounds.round_state import Phase
 
 
 def violations(run: Run) -> list[str]:

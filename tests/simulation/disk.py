@@ -1,6 +1,6 @@
 """Disks of simulated processes: what was written survives the process, which may die at any write.
 
-Implements `pliska.coordinator.storage.Storage`. A disk outlives its process
+Implements `pliska.coordinator.storage.storage.Storage`. A disk outlives its process
 unless it is destroyed with the machine. A process can be killed before a write
 has taken effect and after, before it hears of that: these are the two sides of
 every fsync.

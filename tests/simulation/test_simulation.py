@@ -14,7 +14,7 @@ from simulation.scenario import Scenario, draw_scenario, small_job
 from simulation.virtual_loop import quiet_burial
 from simulation.world import Run, World
 
-from pliska.coordinator.commit import Commit
+from pliska.coordinator.records.commit import Commit
 
 SMOKE_SEEDS = range(1, 11)
 PLAIN = Scenario(small_job())

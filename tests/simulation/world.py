@@ -33,14 +33,14 @@ from simulation.virtual_loop import Process, VirtualLoop
 
 from pliska.aggregation import AttackName
 from pliska.coordinator import routes
-from pliska.coordinator.computation import Computation
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.duty import Duty
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.leading import Means
-from pliska.coordinator.round_state import Phase
+from pliska.coordinator.rounds.round_state import Phase
 from pliska.coordinator.server import Server
+from pliska.coordinator.training.computation import Computation
 from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.transport import Handler, Request, Response

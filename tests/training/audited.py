@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 from training.leadership import Lead
 
-from pliska.coordinator.audit_keys import KeyBook
-from pliska.coordinator.commit import Commit
-from pliska.coordinator.computation import Computation
-from pliska.coordinator.history import logged_chain
-from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.records.audit_keys import KeyBook
+from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.history import logged_chain
+from pliska.coordinator.records.update_log import UpdateLog
+from pliska.coordinator.training.computation import Computation
 from pliska.coordinator.wire import Reply
 
 KEEPING = """

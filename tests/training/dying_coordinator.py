@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pliska.coordinator import daemon
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.wire.job import load_job
 
 

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pliska.coordinator.archive import Archive
 from pliska.coordinator.directory import JobDirectory
-from pliska.coordinator.donor import Donor
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.identity import load_identity
 from pliska.coordinator.leading import Leading, Means
 from pliska.coordinator.members import Member
-from pliska.coordinator.round_state import Phase
+from pliska.coordinator.records.archive import Archive
+from pliska.coordinator.replication.donor import Donor
+from pliska.coordinator.rounds.round_state import Phase
 from pliska.coordinator.server import Server
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.visitors import Visitors
 from pliska.coordinator.wire import (
     EMPTY,

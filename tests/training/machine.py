@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 
-from pliska.coordinator.floor import Floor
-from pliska.coordinator.gathering import Gathering, Gatherings
-from pliska.coordinator.mode import Mode, ModeSetting
-from pliska.coordinator.round import advance
-from pliska.coordinator.round_state import (
+from pliska.coordinator.records.mode import Mode, ModeSetting
+from pliska.coordinator.rounds.gathering import Gathering, Gatherings
+from pliska.coordinator.rounds.round import advance
+from pliska.coordinator.rounds.round_state import (
     Aggregate,
     Aggregated,
     Answer,
@@ -22,6 +21,7 @@ from pliska.coordinator.round_state import (
     RoundState,
     Sealed,
 )
+from pliska.coordinator.training.floor import Floor
 from pliska.coordinator.wire import ReplyCode
 
 

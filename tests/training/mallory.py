@@ -13,7 +13,7 @@ from training.site import Site
 
 from pliska.coordinator import routes
 from pliska.coordinator.client import CoordinatorClient, Membership, NothingNewer, Version
-from pliska.coordinator.computation import Computation
+from pliska.coordinator.training.computation import Computation
 from pliska.coordinator.wire import (
     Float32Codec,
     GradientHeader,

@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Sized
 from typing import cast
 
-from pliska.coordinator.batches import batch_indices, batches_in_pass
-from pliska.coordinator.commit import CommitRecord
-from pliska.coordinator.training_module import load_data
+from pliska.coordinator.records.commit import CommitRecord
+from pliska.coordinator.training.batches import batch_indices, batches_in_pass
+from pliska.coordinator.training.training_module import load_data
 from pliska.coordinator.wire.job import Job
 
 

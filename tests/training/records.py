@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
-from pliska.coordinator.attendance import Attendance
-from pliska.coordinator.commit import GENESIS, CommitRecord, Contribution, cursor_after
-from pliska.coordinator.data_leases import DataCursor
+from pliska.coordinator.records.attendance import Attendance
+from pliska.coordinator.records.commit import GENESIS, CommitRecord, Contribution, cursor_after
+from pliska.coordinator.records.data_leases import DataCursor
 
 LIFE = b"1" * 16
 

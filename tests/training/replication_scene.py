@@ -11,19 +11,19 @@ from typing import Any
 
 from training.leadership import PATIENCE_S, ArrivingBody
 
-from pliska.coordinator.archive import Archive
-from pliska.coordinator.commit import Commit
-from pliska.coordinator.committer import Committer
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import MissingObjectError
-from pliska.coordinator.following import Place
 from pliska.coordinator.identity import load_identity
-from pliska.coordinator.log_entry import LogEntry, LogHead
-from pliska.coordinator.standby import Standby, StandbyMeans
-from pliska.coordinator.storage import LocalStorage
-from pliska.coordinator.training_state import TrainingState
-from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.records.archive import Archive
+from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.committer import Committer
+from pliska.coordinator.records.log_entry import LogEntry, LogHead
+from pliska.coordinator.records.update_log import UpdateLog
+from pliska.coordinator.replication.following import Place
+from pliska.coordinator.replication.standby import Standby, StandbyMeans
+from pliska.coordinator.storage.storage import LocalStorage
+from pliska.coordinator.training.training_state import TrainingState
 from pliska.coordinator.wire import Reply
 from pliska.locks import Election, Session, connect
 

@@ -6,10 +6,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from training.records import LIFE, digest_of, lease_of, record, root_of
 
-from pliska.coordinator.audit_keys import KeyBook, KnownKey
-from pliska.coordinator.commit import Commit, Contribution
-from pliska.coordinator.evidence import Equivocation, Fork, paired
-from pliska.coordinator.receipts import KeptReceipt
+from pliska.coordinator.records.audit_keys import KeyBook, KnownKey
+from pliska.coordinator.records.commit import Commit, Contribution
+from pliska.coordinator.records.evidence import Equivocation, Fork, paired
+from pliska.coordinator.records.receipts import KeptReceipt
 from pliska.coordinator.wire import Float32Codec, GradientHeader, Receipt, ReplyCode, Signed, Signer
 from pliska.coordinator.wire.codec import CodecSpec
 from pliska.discovery import Role, key_id, public_bytes

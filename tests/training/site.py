@@ -14,12 +14,12 @@ from training.toy_job import toy_job
 
 from pliska.aggregation import rule_named
 from pliska.coordinator.client import JobDirectory, job_snapshot
-from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
-from pliska.coordinator.computation import Computation
-from pliska.coordinator.data_leases import DataCursor, DataLeases, lease_to
-from pliska.coordinator.model import TrainingModel
-from pliska.coordinator.storage import LocalStorage
-from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.records.commit import GENESIS, Commit, CommitRecord
+from pliska.coordinator.records.data_leases import DataCursor, DataLeases, lease_to
+from pliska.coordinator.records.update_log import UpdateLog
+from pliska.coordinator.storage.storage import LocalStorage
+from pliska.coordinator.training.computation import Computation
+from pliska.coordinator.training.model import TrainingModel
 from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
 from pliska.discovery import (

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from pliska.coordinator.client import JobDirectory, job_snapshot
-from pliska.coordinator.history import committed_history
+from pliska.coordinator.records.history import committed_history
 from pliska.trainer.demo.errors import DeadlineError
 from pliska.trainer.demo.facts import CommittedRound, EventKind
 from pliska.trainer.demo.jobs import DemoJob

@@ -15,16 +15,16 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pliska.coordinator.checkpoint import Checkpoint, CheckpointStore
-from pliska.coordinator.commit import GENESIS, Commit, CommitRecord, Contribution
-from pliska.coordinator.data_leases import DataCursor
-from pliska.coordinator.model import TrainingModel
-from pliska.coordinator.recovery import recover
-from pliska.coordinator.restoring import Now, Restorable, rollback_entry
-from pliska.coordinator.rollback import Rollback
-from pliska.coordinator.storage import Storage
-from pliska.coordinator.training_state import vector_digest
-from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.records.checkpoint import Checkpoint, CheckpointStore
+from pliska.coordinator.records.commit import GENESIS, Commit, CommitRecord, Contribution
+from pliska.coordinator.records.data_leases import DataCursor
+from pliska.coordinator.records.rollback import Rollback
+from pliska.coordinator.records.update_log import UpdateLog
+from pliska.coordinator.replication.recovery import recover
+from pliska.coordinator.rounds.restoring import Now, Restorable, rollback_entry
+from pliska.coordinator.storage.storage import Storage
+from pliska.coordinator.training.model import TrainingModel
+from pliska.coordinator.training.training_state import vector_digest
 from pliska.coordinator.wire.job import Job, parse_job
 from pliska.coordinator.wire.signing import Signer
 

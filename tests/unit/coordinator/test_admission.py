@@ -13,8 +13,8 @@ from pliska.coordinator.admission import (
     refuse_verified,
 )
 from pliska.coordinator.members import Member
-from pliska.coordinator.recent_rounds import RecentRounds
-from pliska.coordinator.rollback import Rollback
+from pliska.coordinator.records.recent_rounds import RecentRounds
+from pliska.coordinator.records.rollback import Rollback
 from pliska.coordinator.wire import CodecSpec, GradientHeader, ReplyCode
 from pliska.discovery import Enrolled, Keyring, Role, key_id, new_private_key, public_bytes
 from pliska.locks import connect

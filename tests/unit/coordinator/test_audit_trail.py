@@ -13,12 +13,12 @@ from training.leadership import Lead
 from pliska.aggregation import flipped_labels
 from pliska.coordinator.audit_trail import REMEMBERED_MAX, AuditTrail
 from pliska.coordinator.errors import StorageFullError
-from pliska.coordinator.evidence import charge
-from pliska.coordinator.evidence_store import EvidenceStore
-from pliska.coordinator.payloads import PayloadStore
-from pliska.coordinator.receipts import ReceiptStore
-from pliska.coordinator.standing import StandingState
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.records.evidence import charge
+from pliska.coordinator.records.evidence_store import EvidenceStore
+from pliska.coordinator.records.payloads import PayloadStore
+from pliska.coordinator.records.receipts import ReceiptStore
+from pliska.coordinator.records.standing import StandingState
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.wire import ReplyCode
 
 LeadToy = Callable[..., Lead]

@@ -8,11 +8,11 @@ from torch import Tensor
 from training.toy_job import toy_job
 
 from pliska.aggregation import TooManyBadRowsError, Verdict, rule_named
-from pliska.coordinator.combination import FILTER
 from pliska.coordinator.combiner import Combined, Combiner
-from pliska.coordinator.gathering import Gatherings
-from pliska.coordinator.mode import Mode, ModeSetting
-from pliska.coordinator.round_state import Filtered, Offered, Sealed, Slot, SlotState
+from pliska.coordinator.records.commit import FILTER
+from pliska.coordinator.records.mode import Mode, ModeSetting
+from pliska.coordinator.rounds.gathering import Gatherings
+from pliska.coordinator.rounds.round_state import Filtered, Offered, Sealed, Slot, SlotState
 
 D = 8
 LIFE = b"1" * 16

@@ -8,7 +8,7 @@ from training.toy_job import toy_job
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import DamagedStateError, JobConflictError
-from pliska.coordinator.mode import Mode, ModeSetting
+from pliska.coordinator.records.mode import Mode, ModeSetting
 from pliska.coordinator.wire.job import JobFileError, parse_job
 from pliska.locks import ConflictError, Election, Session, connect
 

@@ -8,7 +8,7 @@ import pytest
 from training.leadership import PATIENCE_S, Lead
 
 from pliska.coordinator.leading import Leading
-from pliska.coordinator.round_state import Phase
+from pliska.coordinator.rounds.round_state import Phase
 from pliska.coordinator.wire import ReplyCode
 
 LeadToy = Callable[..., Lead]

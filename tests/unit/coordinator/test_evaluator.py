@@ -4,8 +4,13 @@ import torch
 from training.toy_job import toy_job
 
 from pliska.coordinator.evaluator import Evaluator
-from pliska.coordinator.model import TrainingModel
-from pliska.coordinator.training_module import build_module, layout_of, load_data, trainable
+from pliska.coordinator.training.model import TrainingModel
+from pliska.coordinator.training.training_module import (
+    build_module,
+    layout_of,
+    load_data,
+    trainable,
+)
 
 
 def test_accuracy_is_the_share_of_right_answers() -> None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from training.leadership import LIFE, SECOND_LIFE, ArrivingBody, Lead
 
-from pliska.coordinator.commit import Commit
 from pliska.coordinator.intake import Intake
+from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.wire import Receipt, Reply, ReplyCode, Signed, verify
 from pliska.discovery import Enrolled, Keyring
 from pliska.locks import Backend, StoreUnavailableError

@@ -9,9 +9,9 @@ from training.leadership import PATIENCE_S, Lead
 from pliska.coordinator import leading as leading_module
 from pliska.coordinator.errors import CoordinatorError, ModelStateError
 from pliska.coordinator.leading import Leading
-from pliska.coordinator.ledger import NoCopies
 from pliska.coordinator.members import Member
-from pliska.coordinator.round_state import Phase
+from pliska.coordinator.replication.ledger import NoCopies
+from pliska.coordinator.rounds.round_state import Phase
 from pliska.discovery import KeyringFormatError
 from pliska.locks import StoreUnavailableError
 

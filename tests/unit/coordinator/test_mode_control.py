@@ -11,11 +11,11 @@ from training.leadership import PATIENCE_S, Lead
 from pliska.aggregation import rule_named
 from pliska.coordinator import mode_control
 from pliska.coordinator.directory import JobDirectory
-from pliska.coordinator.gathering import Gatherings
-from pliska.coordinator.mode import Mode, ModeSetting
 from pliska.coordinator.mode_control import ModeControl
-from pliska.coordinator.round_state import RoundState
-from pliska.coordinator.turns import Turns
+from pliska.coordinator.records.mode import Mode, ModeSetting
+from pliska.coordinator.rounds.gathering import Gatherings
+from pliska.coordinator.rounds.round_state import RoundState
+from pliska.coordinator.rounds.turns import Turns
 from pliska.locks import StoreUnavailableError
 
 WORKERS = ("w1", "w2", "w3", "w4")

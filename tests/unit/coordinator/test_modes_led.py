@@ -9,9 +9,9 @@ import pytest
 from training.leadership import LIFE, PATIENCE_S, ArrivingBody, Lead
 
 from pliska.coordinator import intake
-from pliska.coordinator.commit import CommitRecord
-from pliska.coordinator.history import committed_history
-from pliska.coordinator.mode import Mode
+from pliska.coordinator.records.commit import CommitRecord
+from pliska.coordinator.records.history import committed_history
+from pliska.coordinator.records.mode import Mode
 from pliska.coordinator.wire import Reply, ReplyCode
 
 LeadToy = Callable[..., Lead]

@@ -10,9 +10,9 @@ from training.records import contribution, lease_of
 from training.signed import KEYS, LEADER, commit, header, signer
 from training.toy_job import toy_job
 
-from pliska.coordinator.computation import Computation
-from pliska.coordinator.evidence import charge
 from pliska.coordinator.recomputer import WAITING_MAX, Drawn, Recomputer
+from pliska.coordinator.records.evidence import charge
+from pliska.coordinator.training.computation import Computation
 from pliska.coordinator.wire import Float32Codec, seal
 
 ROUND = commit(5, contribution("w1", 5))

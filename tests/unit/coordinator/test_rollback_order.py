@@ -7,7 +7,7 @@ import pytest
 
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import DamagedStateError, RollbackConflictError
-from pliska.coordinator.rollback import EXCLUDED_MAX
+from pliska.coordinator.records.rollback import EXCLUDED_MAX
 from pliska.coordinator.rollback_order import (
     ORDER_BYTES_MAX,
     RollbackOrder,

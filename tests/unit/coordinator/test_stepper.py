@@ -11,20 +11,20 @@ from training.leadership import LIFE, Lead
 from training.toy_job import toy_job
 
 from pliska.aggregation import AggregationError, rule_named
-from pliska.coordinator.attendance import Attendance
-from pliska.coordinator.checkpoint import CheckpointStore
-from pliska.coordinator.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.combiner import Combiner
-from pliska.coordinator.commit import GENESIS, Commit, CommitRecord
-from pliska.coordinator.committer import Committer
-from pliska.coordinator.gathering import Gatherings
-from pliska.coordinator.ledger import Ledger, NoCopies, due
-from pliska.coordinator.mode import ModeSetting
-from pliska.coordinator.model import TrainingModel
-from pliska.coordinator.recent_rounds import RecentRounds
-from pliska.coordinator.round_state import Offered, Sealed, Slot, SlotState
+from pliska.coordinator.records.attendance import Attendance
+from pliska.coordinator.records.checkpoint import CheckpointStore
+from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
+from pliska.coordinator.records.commit import GENESIS, Commit, CommitRecord
+from pliska.coordinator.records.committer import Committer
+from pliska.coordinator.records.mode import ModeSetting
+from pliska.coordinator.records.recent_rounds import RecentRounds
+from pliska.coordinator.records.update_log import UpdateLog
+from pliska.coordinator.replication.ledger import Ledger, NoCopies, due
+from pliska.coordinator.rounds.gathering import Gatherings
+from pliska.coordinator.rounds.round_state import Offered, Sealed, Slot, SlotState
 from pliska.coordinator.stepper import Stepper
-from pliska.coordinator.update_log import UpdateLog
+from pliska.coordinator.training.model import TrainingModel
 
 WORKERS = ("w1", "w2", "w3")
 

@@ -5,7 +5,7 @@ import torch
 from training.toy_job import toy_job
 
 from pliska.aggregation import AttackName, TrimmedMean
-from pliska.coordinator.computation import Computation
+from pliska.coordinator.training.computation import Computation
 from pliska.trainer.adversary import Adversary
 from pliska.trainer.gradient_source import Assignment, ByzantineSource, HonestSource
 

@@ -17,10 +17,10 @@ from pliska.coordinator.client import (
     Membership,
     Version,
 )
-from pliska.coordinator.computation import Computation
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ProtocolError
-from pliska.coordinator.round_state import Phase
+from pliska.coordinator.rounds.round_state import Phase
+from pliska.coordinator.training.computation import Computation
 from pliska.coordinator.wire import (
     Buffer,
     Float32Codec,

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from pliska.coordinator.commands.model_training import TrainingRollback
+from pliska.coordinator.records.rollback import EXCLUDED_MAX
 from pliska.coordinator.registry import RegistryUsageError
-from pliska.coordinator.rollback import EXCLUDED_MAX
 from pliska.coordinator.rollback_order import RollbackOrder
 from pliska.coordinator.wire.limits import NAME_BYTES_MAX, WHY_CHARACTERS_MAX
 

@@ -18,7 +18,7 @@ from pliska.coordinator.registry import (
     VersionRecord,
 )
 from pliska.coordinator.registry.digest import digest_of
-from pliska.coordinator.storage import LocalStorage, Storage
+from pliska.coordinator.storage.storage import LocalStorage, Storage
 from pliska.locks import Backend, OutcomeUnknownError, StoreUnavailableError, connect
 
 NOW = datetime(2031, 5, 4, 3, 2, 1, tzinfo=UTC)

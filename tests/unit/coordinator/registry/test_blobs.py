@@ -6,7 +6,7 @@ import pytest
 from pliska.coordinator.registry import IntegrityError, Lineage, Manifest, Tensor, TensorEntry
 from pliska.coordinator.registry.blobs import Blobs, hash_tensor
 from pliska.coordinator.registry.tensor import TensorType
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 
 TENSOR = Tensor.of_bytes("U8", (5,), b"hello")
 ENTRY = TensorEntry("a", TENSOR.type, hash_tensor(TENSOR))

@@ -19,7 +19,7 @@ from pliska.coordinator.registry import (
     parse_guard,
 )
 from pliska.coordinator.registry.canaries import CanaryRun
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 
 Serve = Callable[..., ServedModel[bytes]]
 PLAN = CanaryPlan(

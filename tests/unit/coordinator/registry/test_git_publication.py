@@ -25,7 +25,7 @@ from pliska.coordinator.registry.adoption import adopt
 from pliska.coordinator.registry.git import GitRepository
 from pliska.coordinator.registry.git_publication import publish_to_git, read_from_git
 from pliska.coordinator.registry.publication import publication_of
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.wire.signing import Signer
 from pliska.discovery import Keyring, Role, key_id, new_private_key, public_bytes
 from pliska.locks import connect

@@ -19,7 +19,7 @@ from pliska.coordinator.registry import (
 )
 from pliska.coordinator.registry.names import Reference
 from pliska.coordinator.registry.sweeps import ANNOUNCED_FOR
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import connect
 
 
@@ -154,7 +154,7 @@ PREPARE = """
 import struct
 from pathlib import Path
 from pliska.coordinator.registry import PromoteRequest, Registry, Retention, Tensor
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import connect
 
 def opened(directory):

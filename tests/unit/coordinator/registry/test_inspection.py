@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pliska.coordinator.mirrored_storage import MirroredStorage
 from pliska.coordinator.registry import Inspection, Reference, Retention, State
 from pliska.coordinator.registry.digest import hex_of
 from pliska.coordinator.registry.keys import Keys
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.mirrored_storage import MirroredStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import Backend
 
 KEYS = Keys("default")

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pliska.coordinator.registry import IntegrityError, RefusedError, State
 from pliska.coordinator.registry.keys import Keys
 from pliska.coordinator.registry.marks import Mark, mark_signers, signed_mark
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.wire.signing import Signer
 from pliska.discovery import Keyring, Role, key_id, public_bytes
 from pliska.locks import Backend

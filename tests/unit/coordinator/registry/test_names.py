@@ -11,7 +11,7 @@ from pliska.coordinator.registry.names import (
     check_model,
     check_namespace,
 )
-from pliska.coordinator.storage_name import is_name
+from pliska.coordinator.storage.name import is_name
 
 BAD_NAMES = [
     "",

@@ -38,7 +38,7 @@ from pliska.coordinator.registry.oci_credentials import OciCredentials
 from pliska.coordinator.registry.oci_publication import publish_to_oci, read_from_oci
 from pliska.coordinator.registry.oci_reference import OciReference
 from pliska.coordinator.registry.publication import Receipt, publication_of
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import connect
 from services import oci_registry as oci_service
 from services.oci_registry import OciRegistry

@@ -21,7 +21,7 @@ from pliska.coordinator.registry import (
     Wait,
 )
 from pliska.coordinator.registry.rollout import Rollout
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.wire.signing import Signer
 from pliska.discovery import Keyring, Role, key_id, public_bytes
 from pliska.locks import Backend

@@ -7,7 +7,7 @@ import pytest
 
 from pliska.coordinator.registry import packed
 from pliska.coordinator.registry.packed_storage import PackedStorage
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 
 SIZE = 4000
 

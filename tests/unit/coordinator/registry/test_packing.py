@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from pliska.coordinator.mirrored_storage import MirroredStorage
 from pliska.coordinator.registry import (
     IntegrityError,
     PromoteRequest,
@@ -23,7 +22,8 @@ from pliska.coordinator.registry import (
     Tensor,
 )
 from pliska.coordinator.registry.packing import Packed, pack_cold
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.mirrored_storage import MirroredStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import Backend
 
 SIZE = 4000

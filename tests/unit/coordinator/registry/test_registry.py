@@ -25,7 +25,7 @@ from pliska.coordinator.registry import (
     State,
     VersionRecord,
 )
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.wire.signing import Signer
 from pliska.discovery import Keyring, Role, key_id, new_private_key, public_bytes
 from pliska.locks import Backend, connect
@@ -319,7 +319,7 @@ PREPARE = """
 import struct
 from pathlib import Path
 from pliska.coordinator.registry import PromoteRequest, Registry, RollbackRequest, Tensor
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import connect
 
 def opened(directory):

@@ -18,7 +18,7 @@ from pliska.coordinator.registry import (
     RegistryUsageError,
     State,
 )
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import OutcomeUnknownError, StoreUnavailableError, connect
 
 

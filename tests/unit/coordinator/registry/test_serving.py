@@ -24,7 +24,7 @@ from pliska.coordinator.registry import (
 )
 from pliska.coordinator.registry.aliases import AliasRecord
 from pliska.coordinator.registry.keys import Keys
-from pliska.coordinator.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage
 from pliska.locks import Backend, connect
 
 Serve = Callable[..., ServedModel[bytes]]

@@ -1,0 +1,1 @@
+"""What can be checked from files alone, whoever wrote them: signatures, rounds, fates."""

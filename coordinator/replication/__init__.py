@@ -1,0 +1,1 @@
+"""How one coordinator comes to have what another has: donors, standbys, recovery."""

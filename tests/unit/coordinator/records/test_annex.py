@@ -1,0 +1,35 @@
+"""The annex is as good as signed: its record names its digest."""
+
+from hashlib import sha256
+
+import pytest
+from training.signed import signed_header
+
+from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.records.annex import ANNEX_BYTES_MAX, NO_ANNEX, Annex
+from pliska.coordinator.records.standing import Standing, StandingState
+
+ANNEX = Annex(
+    headers=(signed_header("w1"), signed_header("w2")),
+    standings=(
+        Standing(worker="w1", suspicion=0.25, rounds=4, cut=1),
+        Standing(worker="w2", state=StandingState.QUARANTINE, since=3, quarantines=1),
+    ),
+)
+
+
+def test_annex_comes_back_from_its_bytes() -> None:
+    assert Annex.from_bytes(ANNEX.to_bytes(), ANNEX.digest) == ANNEX
+    assert Annex.from_bytes(NO_ANNEX.to_bytes(), NO_ANNEX.digest) == NO_ANNEX
+    assert ANNEX.by_worker()["w2"].state is StandingState.QUARANTINE
+
+
+def test_annex_of_another_record_is_refused() -> None:
+    with pytest.raises(DamagedStateError, match="not the one that the record names"):
+        Annex.from_bytes(ANNEX.to_bytes(), NO_ANNEX.digest)
+
+
+@pytest.mark.parametrize("content", [b"", b"pliska", bytes(64), bytes(ANNEX_BYTES_MAX + 1)])
+def test_bytes_that_are_no_annex_are_refused(content: bytes) -> None:
+    with pytest.raises(DamagedStateError, match="not an annex"):
+        Annex.from_bytes(content, sha256(content).digest())

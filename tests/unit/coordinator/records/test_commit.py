@@ -1,0 +1,254 @@
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from training.records import contribution
+
+from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.records.attendance import Attendance
+from pliska.coordinator.records.commit import (
+    GENESIS,
+    Commit,
+    CommitRecord,
+    break_in_chain,
+    cursor_after,
+)
+from pliska.coordinator.records.data_leases import LEFT_MAX, DataCursor
+from pliska.coordinator.records.rollback import Rollback, Undone
+from pliska.coordinator.records.standing import Conviction, StandingChange, StandingState
+from pliska.coordinator.storage.storage import LocalStorage
+from pliska.coordinator.wire.errors import MalformedError
+from pliska.coordinator.wire.job import WORKERS_MAX
+from pliska.coordinator.wire.messages import Receipt
+from pliska.coordinator.wire.reply_codes import ReplyCode
+from pliska.coordinator.wire.signing import Signer
+
+CONVICTION = Conviction(worker="w1", offence="equivocation", evidence=bytes(32), reason="twice")
+CHANGE = StandingChange(
+    worker="w1", before=StandingState.GOOD, after=StandingState.QUARANTINE, reason="twice"
+)
+
+ROLLBACK = Rollback(target=1, record_digest=bytes(32), actor="ann", reason="poison")
+
+KeyLookup = Callable[[str], bytes | None]
+
+
+@pytest.fixture
+def signer() -> Signer:
+    return Signer(Ed25519PrivateKey.from_private_bytes(bytes(32)), "ed25519:other")
+
+
+@pytest.fixture
+def commits(lead: Any, tiny_job: Any, tmp_path: Path) -> list[Commit]:
+    leader = lead(tiny_job(), LocalStorage(tmp_path / "storage"))
+    return [leader.run_round() for _ in range(3)]
+
+
+def test_a_commit_comes_back_with_its_digest(commits: list[Commit], leader_key: KeyLookup) -> None:
+    again = Commit.verified(commits[1].to_bytes(), "tiny", leader_key)
+
+    assert again == commits[1]
+    assert again.digest == commits[1].digest
+    assert Commit.expected(commits[1].to_bytes(), commits[1].digest) == commits[1]
+
+
+def test_every_field_changes_the_digest(commits: list[Commit], signer: Signer) -> None:
+    record = commits[0].record
+    changes: list[dict[str, Any]] = [
+        {"job": "other"},
+        {"epoch": 2},
+        {"round": 2},
+        {"version": 2},
+        {"mode": "async"},
+        {"mode_epoch": 1},
+        {"base_digest": bytes(32)},
+        {"parameters_digest": bytes(32)},
+        {"state_digest": bytes(32)},
+        {"rule": "krum"},
+        {"rule_parameters": (("f", "2"),)},
+        {"contributions": ()},
+        {"cursor": DataCursor(9)},
+        {"learning_rate": 0.5},
+        {"seed": 9},
+        {"aggregate_digest": bytes(32)},
+        {"annex_digest": bytes(32)},
+        {"attendance": Attendance(absent=("w9",))},
+        {"convictions": (CONVICTION,)},
+        {"changes": (CHANGE,)},
+        {"rollback": ROLLBACK},
+        {"undone": (Undone(1, 3),)},
+        {"previous": bytes(31) + b"\1"},
+        {"issued_at": 1.0},
+    ]
+    assert {name for change in changes for name in change} == set(CommitRecord.__slots__)
+
+    digests = {Commit.sign(replace(record, **change), signer).digest for change in changes}
+    assert len(digests | {commits[0].digest}) == len(changes) + 1
+
+
+def test_a_flipped_bit_anywhere_is_refused(commits: list[Commit], leader_key: KeyLookup) -> None:
+    data = commits[0].to_bytes()
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << (position % 8)
+        with pytest.raises(DamagedStateError):
+            Commit.verified(bytes(damaged), "tiny", leader_key)
+
+
+def test_a_record_of_another_key_is_refused(
+    commits: list[Commit], signer: Signer, leader_key: KeyLookup
+) -> None:
+    forged = Commit.sign(commits[0].record, signer)
+
+    with pytest.raises(DamagedStateError, match="nobody enrolled the key ed25519:other"):
+        Commit.verified(forged.to_bytes(), "tiny", leader_key)
+    impostor = replace(forged.signed, key_id=commits[0].signed.key_id)
+    with pytest.raises(DamagedStateError, match="signature does not fit"):
+        Commit.verified(impostor.to_bytes(), "tiny", leader_key)
+
+
+def test_a_record_of_another_job_is_refused(commits: list[Commit], leader_key: KeyLookup) -> None:
+    with pytest.raises(DamagedStateError, match="of the job tiny, not digits"):
+        Commit.verified(commits[0].to_bytes(), "digits", leader_key)
+
+
+def test_a_signed_message_of_another_type_is_refused(signer: Signer) -> None:
+    receipt = Receipt(
+        job="tiny",
+        epoch=1,
+        round=1,
+        worker="w",
+        incarnation=bytes(16),
+        seq=1,
+        payload_root=bytes(32),
+        code=ReplyCode.ACCEPTED,
+        reason="",
+        issued_at=0.0,
+    )
+    with pytest.raises(DamagedStateError, match="expected a signed pliska/commit/1 message"):
+        Commit.expected(signer.sign(receipt).to_bytes(), bytes(32))
+
+
+def test_another_record_than_the_expected_one_says_which_it_is(commits: list[Commit]) -> None:
+    with pytest.raises(DamagedStateError, match=r"another commit record .* round 2, epoch 1"):
+        Commit.expected(commits[1].to_bytes(), commits[0].digest)
+
+
+def test_as_many_contributions_as_a_job_may_have_workers(
+    commits: list[Commit], signer: Signer, leader_key: KeyLookup
+) -> None:
+    one = replace(commits[0].record.contributions[0], reason="x" * 4000, worker="w" * 128)
+    full = replace(commits[0].record, contributions=(one,) * WORKERS_MAX)
+    commit = Commit.sign(full, signer)
+
+    assert Commit.expected(commit.to_bytes(), commit.digest) == commit
+    with pytest.raises(MalformedError, match=f"a length of {WORKERS_MAX + 1}"):
+        Commit.sign(replace(full, contributions=(one,) * (WORKERS_MAX + 1)), signer)
+
+
+@pytest.mark.parametrize("lease", [-1, 2**64])
+def test_a_lease_that_is_no_number_of_a_batch_cannot_be_signed(
+    commits: list[Commit], signer: Signer, lease: int
+) -> None:
+    (one,) = commits[0].record.contributions
+    wrong = replace(commits[0].record, contributions=(replace(one, lease=lease),))
+    with pytest.raises(MalformedError, match="is not an unsigned 64-bit integer"):
+        Commit.sign(wrong, signer)
+
+
+def test_a_cursor_with_as_many_leases_left_as_fit_is_read_back(
+    commits: list[Commit], signer: Signer
+) -> None:
+    most = DataCursor(LEFT_MAX + 1, tuple(range(LEFT_MAX)))
+    commit = Commit.sign(replace(commits[0].record, cursor=most), signer)
+    assert Commit.unverified(commit.to_bytes()) == commit
+
+
+@pytest.mark.parametrize(
+    ("end", "left"),
+    [(0, (1, 2)), (2, (1, 2)), (3, (1, 2)), (9, (2, 1)), (9, (2, 2)), (9, (1, 2**64 - 1))],
+)
+def test_a_cursor_in_hostile_bytes_is_refused(
+    commits: list[Commit], signer: Signer, end: int, left: tuple[int, int]
+) -> None:
+    record = replace(commits[0].record, cursor=DataCursor(9, (1, 2)))
+    signed = Commit.sign(record, signer).signed
+    written = struct.pack(">QIQQ", 9, 2, 1, 2)
+    assert signed.body.count(written) == 1
+    changed = signed.body.replace(written, struct.pack(">QIQQ", end, 2, *left))
+    with pytest.raises(DamagedStateError, match="no data cursor"):
+        Commit.unverified(replace(signed, body=changed).to_bytes())
+
+
+def test_more_leases_left_than_fit_are_not_read(commits: list[Commit], signer: Signer) -> None:
+    record = replace(commits[0].record, cursor=DataCursor(9, (1, 2)))
+    signed = Commit.sign(record, signer).signed
+    written = struct.pack(">QI", 9, 2)
+    changed = signed.body.replace(written, struct.pack(">QI", 9, LEFT_MAX + 1))
+    with pytest.raises(DamagedStateError, match=f"a length of {LEFT_MAX + 1}"):
+        Commit.unverified(replace(signed, body=changed).to_bytes())
+
+
+def test_what_counted_is_done_whatever_weight_it_got_and_what_was_refused_is_not() -> None:
+    gradients = [
+        contribution("w0", 1),
+        contribution("w1", 1, verdict="outvoted", weight=0.0),
+        contribution("w2", 1, verdict="refused"),
+        contribution("w3", 1),
+    ]
+    assert cursor_after(DataCursor(), gradients) == DataCursor(4, (2,))
+
+
+def test_a_record_may_count_no_batch_twice_and_must_say_what_is_done(
+    commits: list[Commit],
+) -> None:
+    first, second = commits[0].record, commits[1].record
+    (one,) = second.contributions
+    twice = replace(second, contributions=(one, replace(one, worker="w2")))
+    again = replace(second, contributions=(replace(one, lease=0),))
+    far = replace(second, contributions=(replace(one, lease=2**63),))
+    assert break_in_chain(commits[0], twice) == ("version 2: the batch of lease 1 is counted twice")
+    assert break_in_chain(commits[0], again) == ("version 2: the batch of lease 0 is counted twice")
+    assert "too far ahead" in str(break_in_chain(commits[0], far))
+    for previous, record in ((None, first), (commits[0], second)):
+        wrong = replace(record, cursor=DataCursor(record.version + 1))
+        assert break_in_chain(previous, wrong) == (
+            f"version {record.version} has another data cursor than follows from its contributions"
+        )
+
+
+def test_records_in_order_form_a_chain(commits: list[Commit]) -> None:
+    assert break_in_chain(None, commits[0].record) is None
+    assert break_in_chain(commits[0], commits[1].record) is None
+    assert break_in_chain(commits[1], commits[2].record) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"previous": bytes(32)}, "version 2 names another record before it than version 1"),
+        ({"version": 3}, "version 3 of round 2 follows version 1 of round 1"),
+        ({"round": 1}, "version 2 of round 1 follows version 1 of round 1"),
+        ({"epoch": 0}, "version 2 is of epoch 0, after epoch 1"),
+        ({"base_digest": bytes(32)}, "version 2 starts from other parameters than version 1"),
+    ],
+)
+def test_a_record_that_does_not_follow_says_why(
+    commits: list[Commit], change: dict[str, Any], reason: str
+) -> None:
+    assert break_in_chain(commits[0], replace(commits[1].record, **change)) == reason
+
+
+def test_a_round_may_be_skipped_and_a_new_leader_may_follow(commits: list[Commit]) -> None:
+    assert break_in_chain(commits[0], replace(commits[1].record, round=5, epoch=9)) is None
+
+
+def test_only_version_one_begins_a_chain(commits: list[Commit]) -> None:
+    assert break_in_chain(None, commits[1].record) == "version 2 is not the first of its chain"
+    first = replace(commits[0].record, previous=bytes(31) + b"\1")
+    assert break_in_chain(None, first) == "version 1 is not the first of its chain"
+    assert commits[0].record.previous == GENESIS

@@ -1,0 +1,134 @@
+"""Clearing one storage: what goes, what stays, and what a crash in between leaves."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pliska.coordinator.errors import MissingObjectError
+from pliska.coordinator.records.archive import Archive
+from pliska.coordinator.records.commit import GENESIS
+from pliska.coordinator.records.pruner import Pruner
+from pliska.coordinator.records.retention import RetentionOptions
+from pliska.coordinator.replication.recovery import recover
+from pliska.coordinator.storage.storage import LocalStorage
+
+
+@pytest.fixture
+def leader(lead: Any, tiny_job: Any, tmp_path: Path) -> Any:
+    return lead(tiny_job(), LocalStorage(tmp_path / "storage"))
+
+
+@pytest.fixture
+def archive(leader: Any) -> Archive:
+    return Archive(leader.storage, leader.job)
+
+
+def pruner(archive: Archive, keep: int = 1, keep_rounds: int = 0) -> Pruner:
+    return Pruner(archive.log, archive.checkpoints, RetentionOptions(keep, keep_rounds))
+
+
+def run(leader: Any, rounds: int, checkpoint_at: tuple[int, ...]) -> None:
+    for _ in range(rounds):
+        leader.run_round()
+        if leader.model.step in checkpoint_at:
+            leader.checkpoint()
+
+
+def test_old_aggregates_go_and_the_chain_of_records_stays(leader: Any, archive: Archive) -> None:
+    run(leader, 8, checkpoint_at=(3, 6))
+    pruner(archive).prune(leader.head, horizon=6)
+
+    assert [each.version for each in archive.log.entries()] == [7, 8]
+    assert [archive.checkpoints.version_of(place) for place in archive.checkpoints.places()] == [6]
+    version, digest = 8, leader.head.digest
+    while digest != GENESIS:
+        record = archive.log.head(version, digest).commit.record
+        assert record.version == version
+        version, digest = version - 1, record.previous
+    assert version == 0
+    assert recover(leader.job, leader.head, leader.storage).start == 6
+
+
+def test_a_horizon_that_is_not_reached_spares_what_follows_it(
+    leader: Any, archive: Archive
+) -> None:
+    run(leader, 8, checkpoint_at=(3, 6))
+    pruner(archive).prune(leader.head, horizon=5)
+    assert [each.version for each in archive.log.entries()] == [4, 5, 6, 7, 8]
+    assert len(archive.checkpoints.places()) == 2
+    pruner(archive).prune(leader.head, horizon=0)
+    assert [each.version for each in archive.log.entries()] == [4, 5, 6, 7, 8]
+
+
+def test_a_checkpoint_that_is_being_fetched_stays_with_what_follows_it(
+    leader: Any, archive: Archive
+) -> None:
+    run(leader, 8, checkpoint_at=(3, 6))
+    pruner(archive).prune(leader.head, horizon=6, spared=[3])
+    assert [each.version for each in archive.log.entries()] == [4, 5, 6, 7, 8]
+    assert len(archive.checkpoints.places()) == 2
+
+
+def test_an_entry_that_was_never_committed_goes_altogether(
+    leader: Any, archive: Archive, lead: Any
+) -> None:
+    stale = lead(leader.job, leader.storage, epoch=0)
+    orphan = stale.run_round("other")
+    run(leader, 4, checkpoint_at=(3,))
+    assert len(archive.log.entries()) == 5
+    pruner(archive).prune(leader.head, horizon=3)
+    assert [each.version for each in archive.log.entries()] == [4]
+    with pytest.raises(MissingObjectError):
+        archive.log.head(1, orphan.digest)
+
+
+def test_pruning_again_looks_only_at_what_is_new(leader: Any, archive: Archive) -> None:
+    run(leader, 4, checkpoint_at=(3,))
+    pruning = pruner(archive)
+    pruning.prune(leader.head, horizon=3)
+    run(leader, 4, checkpoint_at=(6,))
+    pruning.prune(leader.head, horizon=6)
+    assert [each.version for each in archive.log.entries()] == [7, 8]
+    assert pruning.versions() == [6]
+
+
+def test_what_nothing_in_this_storage_explains_is_left_alone(leader: Any, archive: Archive) -> None:
+    run(leader, 6, checkpoint_at=(5,))
+    missing = next(each for each in archive.log.entries() if each.version == 3)
+    archive.log.discard(missing)
+    pruner(archive).prune(leader.head, horizon=5)
+    assert [each.version for each in archive.log.entries()] == [1, 2, 6]
+
+
+def test_a_kill_at_any_step_leaves_what_recovery_needs(
+    crash_at_every_step: Callable[[str], list[Path]], leader: Any, tmp_path: Path
+) -> None:
+    run(leader, 5, checkpoint_at=(2, 4))
+    runs = crash_at_every_step(
+        "import shutil\n"
+        f"sys.path.insert(0, {str(tmp_path / 'user')!r})\n"
+        "from conftest import job_with, key_lookup\n"
+        "from pliska.coordinator.records.archive import Archive\n"
+        "from pliska.coordinator.records.commit import Commit\n"
+        "from pliska.coordinator.records.pruner import Pruner\n"
+        "from pliska.coordinator.records.retention import RetentionOptions\n"
+        "from pliska.coordinator.storage.storage import LocalStorage\n"
+        f"head = Commit.verified({leader.head.to_bytes()!r}, 'tiny', key_lookup)\n"
+        "job = job_with()\n"
+        "def prepare(directory):\n"
+        f"    shutil.copytree({str(tmp_path / 'storage')!r}, directory, dirs_exist_ok=True)\n"
+        "def act(directory):\n"
+        "    archive = Archive(LocalStorage(directory), job)\n"
+        "    options = RetentionOptions(1, 0)\n"
+        "    Pruner(archive.log, archive.checkpoints, options).prune(head, 4)\n"
+    )
+    assert len(runs) > 10
+    for directory in runs:
+        storage = LocalStorage(directory)
+        recovered = recover(leader.job, leader.head, storage)
+        assert recovered.version == 5
+        pruner(Archive(storage, leader.job)).prune(leader.head, horizon=4)
+        assert recover(leader.job, leader.head, storage).start == 4
+        assert [each.version for each in Archive(storage, leader.job).log.entries()] == [5]

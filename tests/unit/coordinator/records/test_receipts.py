@@ -1,0 +1,49 @@
+"""Kept receipts are found by their round, and are what their names say."""
+
+from pathlib import Path
+
+import pytest
+from training.signed import kept_receipt
+
+from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.records.receipts import ReceiptStore
+from pliska.coordinator.storage.storage import LocalStorage
+from pliska.coordinator.wire import ReplyCode
+
+LATE = kept_receipt("w2", ReplyCode.STALE_ROUND, "late")
+CONFINED = kept_receipt("w1", ReplyCode.QUARANTINED, "lied")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ReceiptStore:
+    return ReceiptStore(LocalStorage(tmp_path), "toy")
+
+
+def test_receipts_of_a_round_come_in_the_order_of_their_workers(store: ReceiptStore) -> None:
+    store.write(5, LATE)
+    store.write(5, CONFINED)
+    store.write(5, CONFINED)
+    store.write(6, kept_receipt("w3", ReplyCode.STALE_ROUND, "late", number=6))
+    assert store.of_round(5) == (CONFINED, LATE)
+    assert store.of_round(7) == ()
+    assert len(store.names()) == 3
+
+
+def test_altered_misplaced_or_misnamed_receipt_is_refused(
+    store: ReceiptStore, tmp_path: Path
+) -> None:
+    store.write(5, LATE)
+    (name,) = store.names()
+    path = tmp_path / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(DamagedStateError, match="not the one that it is named by"):
+        store.read(name)
+    path.write_bytes(content)
+    elsewhere = name.replace("000000000005", "000000000006")
+    (tmp_path / elsewhere).parent.mkdir()
+    (tmp_path / elsewhere).write_bytes(content)
+    with pytest.raises(DamagedStateError, match="it is about round 5"):
+        store.read(elsewhere)
+    with pytest.raises(DamagedStateError, match="no receipt has such a name"):
+        store.read(name.replace(".receipt", ".txt"))

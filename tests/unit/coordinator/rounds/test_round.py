@@ -1,0 +1,238 @@
+"""The round machine, event by event. Times are seconds on an invented clock."""
+
+import random
+
+import pytest
+from training.machine import (
+    FIRST_LIFE,
+    OPTIONS,
+    SECOND_LIFE,
+    Machine,
+    collecting,
+    present,
+)
+
+from pliska.coordinator.rounds.round import next_tick
+from pliska.coordinator.rounds.round_state import (
+    Aggregated,
+    AggregationFailed,
+    Broken,
+    Commit,
+    MembersChanged,
+    Opened,
+    Phase,
+    Publish,
+    Received,
+    Refused,
+    SlotState,
+    Tick,
+)
+from pliska.coordinator.wire import ReplyCode
+
+
+def test_round_opens_at_once_when_all_expected_workers_are_here() -> None:
+    machine = Machine().feed(present("a", "b", "c"), 1.0)
+    assert machine.state.phase is Phase.WAITING
+    assert machine.state.reason == "waits for more workers: 3 of 4 are here"
+    machine.feed(present("a", "b", "c", "d"), 1.5)
+    assert machine.state.phase is Phase.COLLECTING
+    assert machine.effects == (Opened(()),)
+
+
+def test_round_opens_with_the_quorum_after_the_soft_deadline() -> None:
+    machine = Machine().feed(present("a", "b"), 5.0).feed(present("a", "b", "c"), 6.0)
+    assert next_tick(machine.state, OPTIONS) == 7.0  # since the last time the quorum was short
+    assert machine.feed(Tick(), 6.9).state.phase is Phase.WAITING
+    assert machine.feed(Tick(), 7.0).state.phase is Phase.COLLECTING
+
+
+def test_round_does_not_open_below_the_quorum_however_long_it_waits() -> None:
+    machine = Machine().feed(present("a", "b"))
+    assert next_tick(machine.state, OPTIONS) is None
+    machine.feed(Tick(), 1e6)
+    assert machine.state.phase is Phase.WAITING
+    assert machine.state.reason == "waits for workers: 2 of 3 are here"
+
+
+def test_round_closes_when_every_member_has_arrived() -> None:
+    machine = collecting().fill("abcd", 0.5)
+    assert machine.contributors() == ("a", "b", "c", "d")
+    assert machine.state.phase is Phase.AGGREGATING
+
+
+def test_round_closes_with_the_quorum_at_the_soft_deadline_without_any_message() -> None:
+    machine = collecting().fill("abc", 0.5)
+    assert machine.state.phase is Phase.COLLECTING
+    assert next_tick(machine.state, OPTIONS) == 2.0
+    machine.feed(Tick(), 2.0)
+    assert machine.contributors() == ("a", "b", "c")
+
+
+def test_round_does_not_wait_for_a_worker_that_died() -> None:
+    machine = collecting().fill("abc", 0.5).feed(present("a", "b", "c"), 0.6)
+    assert machine.contributors() == ("a", "b", "c")
+
+
+def test_contributors_are_in_canonical_order_whatever_the_order_of_arrival() -> None:
+    arrivals = list("abcd")
+    random.Random(3).shuffle(arrivals)
+    machine = collecting().fill(arrivals)
+    assert machine.contributors() == ("a", "b", "c", "d")
+
+
+def test_bad_content_spends_its_workers_vote_and_counts_toward_the_quorum() -> None:
+    machine = collecting().fill("ab")
+    for worker in "cd":
+        machine.feed(machine.offer(worker)).feed(Refused(machine.offer(worker), "NaN"))
+    assert machine.contributors() == ("a", "b")
+    assert machine.aggregated().refused == {"c": "NaN", "d": "NaN"}
+
+
+def test_broken_transfer_frees_the_slot_for_another_try() -> None:
+    machine = collecting()
+    machine.feed(machine.offer("a")).feed(Broken(machine.offer("a")))
+    assert "a" not in machine.state.slots
+    assert machine.feed(machine.offer("a")).answer() is ReplyCode.ACCEPTED
+
+
+def test_repeated_offer_is_a_duplicate_until_the_round_is_committed() -> None:
+    machine = collecting()
+    machine.feed(machine.offer("a"))
+    assert machine.feed(machine.offer("a")).answer() is ReplyCode.BUSY
+    machine.feed(Received(machine.offer("a")))
+    assert machine.feed(machine.offer("a")).answer() is ReplyCode.DUPLICATE
+    machine.fill("bcd")
+    assert machine.feed(machine.offer("a")).answer() is ReplyCode.DUPLICATE
+    machine.feed(Aggregated())
+    assert machine.feed(machine.offer("a")).answer() is ReplyCode.DUPLICATE
+
+
+def test_offer_after_the_round_closed_is_stale() -> None:
+    machine = collecting().fill("abc").feed(Tick(), 2.0)
+    assert machine.feed(machine.offer("d")).answer() is ReplyCode.STALE_ROUND
+
+
+def test_offer_before_the_round_opens_is_asked_to_come_again() -> None:
+    machine = Machine().feed(present("a", "b"))
+    assert machine.feed(machine.offer("a")).answer() is ReplyCode.BUSY
+
+
+def test_payload_that_completes_after_the_round_closed_does_not_count() -> None:
+    machine = collecting().fill("abc")
+    machine.feed(machine.offer("d")).feed(Tick(), 2.0)
+    assert machine.contributors() == ("a", "b", "c")
+    before = machine.state
+    assert machine.feed(Received(machine.offer("d")), 2.1).state == before
+
+
+@pytest.mark.parametrize("first", [Received, None])
+def test_two_different_gradients_for_one_slot_freeze_it_and_neither_counts(
+    first: type[Received] | None,
+) -> None:
+    machine = collecting()
+    machine.feed(machine.offer("a", b"one"))
+    if first:
+        machine.feed(first(machine.offer("a", b"one")))
+    machine.feed(machine.offer("a", b"two"))
+    assert machine.answer() is ReplyCode.EQUIVOCATION
+    assert machine.feed(machine.offer("a", b"one")).answer() is ReplyCode.EQUIVOCATION
+    machine.feed(Received(machine.offer("a", b"one"))).fill("bcd")
+    assert machine.contributors() == ("b", "c", "d")
+    assert "two different gradients" in machine.aggregated().refused["a"]
+
+
+def test_restarted_worker_is_admitted_at_the_next_opening_not_in_mid_round() -> None:
+    machine = collecting()
+    reborn = {"a": SECOND_LIFE, "b": FIRST_LIFE, "c": FIRST_LIFE, "d": FIRST_LIFE}
+    machine.feed(MembersChanged(reborn))
+    machine.feed(machine.offer("a", life=SECOND_LIFE))
+    assert machine.answer() is ReplyCode.BUSY
+    machine.fill("bcd")
+    assert machine.contributors() == ("b", "c", "d")
+    machine.commit()
+    machine.feed(machine.offer("a", life=SECOND_LIFE))
+    assert machine.answer() is ReplyCode.ACCEPTED
+
+
+def test_restart_is_not_equivocation() -> None:
+    machine = collecting("a", "b", "c", "d").fill("a")
+    machine.feed(MembersChanged({"a": SECOND_LIFE, "b": FIRST_LIFE, "c": FIRST_LIFE}))
+    machine.feed(Tick(), 10.0)  # the hard deadline: the round reopens and keeps a's gradient
+    assert machine.effects == (Opened(("a",)),)
+    machine.feed(machine.offer("a", b"another", SECOND_LIFE))
+    assert machine.answer() is ReplyCode.DUPLICATE
+    assert machine.state.slots["a"].state is SlotState.FILLED
+
+
+def test_round_short_of_gradients_reopens_at_the_hard_deadline_and_keeps_what_it_has() -> None:
+    machine = collecting().fill("ab")
+    assert next_tick(machine.state, OPTIONS) == 10.0
+    machine.feed(Tick(), 9.9)
+    assert machine.state.attempt == 1
+    machine.feed(Tick(), 10.0)
+    assert machine.effects == (Opened(("a", "b")),)
+    assert machine.state.attempt == 2
+    assert "reopens after 10 s: 2 of 3 gradients" in machine.state.reason
+    machine.fill("cd", 11.0)
+    assert machine.contributors() == ("a", "b", "c", "d")
+
+
+def test_round_short_of_workers_waits_with_a_reason_and_takes_a_joiner_in_at_once() -> None:
+    machine = collecting("a", "b", "c", "d").fill("ab")
+    machine.feed(present("a", "b"), 1.0)
+    assert machine.state.reason == "waits for workers to join: 2 of 3 gradients"
+    machine.feed(present("a", "b", "e"), 3.0)
+    assert machine.effects == (Opened(("a", "b")),)
+    assert machine.fill("e", 3.0).contributors() == ("a", "b", "e")
+
+
+def test_round_short_of_workers_takes_one_in_at_once_that_was_restarted() -> None:
+    machine = collecting("a", "b", "c").feed(Tick(), 2.0).fill("ab", 2.0)
+    assert machine.state.phase is Phase.COLLECTING
+    reborn = {"a": FIRST_LIFE, "b": FIRST_LIFE, "c": SECOND_LIFE}
+    machine.feed(MembersChanged(reborn), 3.0)
+    assert machine.effects == (Opened(("a", "b")),)
+    machine.feed(machine.offer("c", life=SECOND_LIFE), 3.0)
+    assert machine.answer() is ReplyCode.ACCEPTED
+
+
+def test_restarted_worker_whose_gradient_is_in_gives_no_reason_to_reopen() -> None:
+    machine = collecting("a", "b", "c").feed(Tick(), 2.0).fill("ab", 2.0)
+    machine.feed(MembersChanged({"a": FIRST_LIFE, "b": SECOND_LIFE}), 3.0)
+    assert machine.effects == ()
+    assert machine.state.reason == "waits for workers to join: 2 of 3 gradients"
+
+
+def test_rows_that_cannot_be_aggregated_abort_the_round_and_it_is_collected_again() -> None:
+    machine = collecting().fill("abcd").feed(AggregationFailed("3 bad rows, f is 1"), 1.0)
+    assert machine.state.round == 1
+    assert machine.state.slots == {}
+    assert machine.state.phase is Phase.COLLECTING
+    assert "aborted: 3 bad rows, f is 1" in machine.state.reason
+
+
+def test_job_halts_with_the_reason_after_too_many_aborts_in_a_row() -> None:
+    machine = collecting()
+    for _ in range(OPTIONS.aborts_max):
+        machine.fill("abcd").feed(AggregationFailed("3 bad rows, f is 1"))
+    assert machine.state.phase is Phase.HALTED
+    assert machine.state.reason == ("halted after 3 aborts in a row of round 1: 3 bad rows, f is 1")
+    assert machine.feed(Tick(), 1e6).effects == ()
+
+
+def test_commit_publishes_before_the_next_round_opens() -> None:
+    machine = collecting().fill("abcd").feed(Aggregated())
+    assert machine.effects == (Commit(),)
+    machine.feed(machine.committed(), 1.0)
+    assert machine.effects == (Publish(), Opened(()))
+    assert machine.state.round == 2
+    assert machine.state.slots == {}
+
+
+def test_job_finishes_after_its_last_round() -> None:
+    machine = collecting()
+    for _ in range(OPTIONS.rounds):
+        machine.fill("abcd").commit()
+    assert machine.state.phase is Phase.FINISHED
+    assert machine.effects == (Publish(),)
+    assert next_tick(machine.state, OPTIONS) is None
