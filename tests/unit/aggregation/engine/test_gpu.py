@@ -1,6 +1,6 @@
 """The kernels for GPUs, run by Triton's interpreter on the CPU.
 
-`pip install triton` is all that these tests need beside the ordinary setup.
+Triton is there on Linux; elsewhere these tests skip.
 """
 
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 from pliska.aggregation.engine.gpu import has_triton
 
 pytestmark = pytest.mark.skipif(
-    not has_triton(), reason="Triton is not installed: pip install 'pliska[gpu]'"
+    not has_triton(), reason="Triton is not installed, and is not to be had on every system"
 )
 
 # Triton decides when it is imported whether it interprets, so each check has a
