@@ -16,7 +16,7 @@ from training.toy_job import toy_job
 from pliska.aggregation import rule_named
 from pliska.coordinator.records.mode import Mode, ModeSetting
 from pliska.coordinator.rounds.round import advance, next_tick
-from pliska.coordinator.rounds.round_state import (
+from pliska.coordinator.rounds.round_events import (
     Aggregate,
     Aggregated,
     Answer,
@@ -25,14 +25,12 @@ from pliska.coordinator.rounds.round_state import (
     Committed,
     Event,
     MembersChanged,
-    Offered,
     Opened,
     Publish,
     Received,
-    RoundOptions,
-    RoundState,
     Tick,
 )
+from pliska.coordinator.rounds.round_state import Offered, RoundOptions, RoundState
 from pliska.coordinator.wire import ReplyCode
 
 TURN_S = 1.0

@@ -19,7 +19,8 @@ from pliska.coordinator.records.mode import Mode
 from pliska.coordinator.rounds.combination import Outcast, Row, combine, combine_filtered
 from pliska.coordinator.rounds.gathering import Gatherings
 from pliska.coordinator.rounds.lipschitz import Candidate, LipschitzFilter
-from pliska.coordinator.rounds.round_state import Filtered, Sealed
+from pliska.coordinator.rounds.round_events import Filtered
+from pliska.coordinator.rounds.round_state import Sealed
 from pliska.coordinator.rounds.staleness import damping
 from pliska.coordinator.training.floor import filter_faults
 from pliska.coordinator.wire.job import Job

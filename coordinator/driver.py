@@ -24,7 +24,7 @@ from pliska.coordinator.rounds.gathering import Gathering
 from pliska.coordinator.rounds.reputation import Quarantine, quarantine
 from pliska.coordinator.rounds.restoring import Restorable
 from pliska.coordinator.rounds.round import advance, next_tick
-from pliska.coordinator.rounds.round_state import (
+from pliska.coordinator.rounds.round_events import (
     Aggregate,
     AggregationFailed,
     Answer,
@@ -35,19 +35,21 @@ from pliska.coordinator.rounds.round_state import (
     Event,
     Filtered,
     MembersChanged,
-    Offered,
     Opened,
-    Phase,
     Publish,
     Recall,
     Received,
     Restore,
     RollbackReady,
+    Tick,
+)
+from pliska.coordinator.rounds.round_state import (
+    Offered,
+    Phase,
     RoundOptions,
     RoundState,
     Sealed,
     SlotState,
-    Tick,
 )
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.training.floor import filter_faults

@@ -22,7 +22,8 @@ from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.driver import RoundDriver
 from pliska.coordinator.members import Members
 from pliska.coordinator.refusal import Refusal
-from pliska.coordinator.rounds.round_state import Answer, Broken, Offered, Refused
+from pliska.coordinator.rounds.round_events import Answer, Broken, Refused
+from pliska.coordinator.rounds.round_state import Offered
 from pliska.coordinator.tally import Tally
 from pliska.coordinator.wire import (
     Body,

@@ -44,7 +44,8 @@ from pliska.coordinator.records.retention import horizon_of
 from pliska.coordinator.replication.ledger import Copies, Ledger, NoCopies, due
 from pliska.coordinator.replication.recovery import Sources, Warm
 from pliska.coordinator.rollback_control import RollbackControl
-from pliska.coordinator.rounds.round_state import ModeRequested, Phase, RoundOptions
+from pliska.coordinator.rounds.round_events import ModeRequested
+from pliska.coordinator.rounds.round_state import Phase, RoundOptions
 from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.storage.storage import Storage

@@ -32,7 +32,8 @@ from pliska.coordinator.records.update_log import LogEntry
 from pliska.coordinator.replication.ledger import Ledger
 from pliska.coordinator.rounds.reputation import changes, judge
 from pliska.coordinator.rounds.restoring import Now, Restorable, rollback_entry
-from pliska.coordinator.rounds.round_state import Aggregated, Filtered, Sealed
+from pliska.coordinator.rounds.round_events import Aggregated, Filtered
+from pliska.coordinator.rounds.round_state import Sealed
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.training.model import TrainingModel
 from pliska.coordinator.training.tensor_file import encode_tensors

@@ -33,7 +33,7 @@ from pliska.coordinator.records.mode import Mode, ModeSetting
 from pliska.coordinator.records.rollback import Rollback
 from pliska.coordinator.rounds.gathering import Gathering
 from pliska.coordinator.rounds.leasing import lease_after_commit, lease_at_opening, lease_on_request
-from pliska.coordinator.rounds.round_state import (
+from pliska.coordinator.rounds.round_events import (
     Aggregate,
     Aggregated,
     AggregationFailed,
@@ -46,22 +46,24 @@ from pliska.coordinator.rounds.round_state import (
     Filtered,
     MembersChanged,
     ModeRequested,
-    Offered,
     Opened,
-    Phase,
     Publish,
     Recall,
     Received,
     Refused,
     Restore,
     RollbackReady,
+    Step,
+    Tick,
+)
+from pliska.coordinator.rounds.round_state import (
+    Offered,
+    Phase,
     RoundOptions,
     RoundState,
     Sealed,
     Slot,
     SlotState,
-    Step,
-    Tick,
     workers_in,
 )
 from pliska.coordinator.rounds.slots import fill_slot, offer_slot, release_slot

@@ -10,15 +10,8 @@ that is `recent_rounds`, which `admission` asks first. Pure; called by `round`.
 from dataclasses import replace
 
 from pliska.coordinator.rounds.leasing import lease_after_arrival, lease_on_request
-from pliska.coordinator.rounds.round_state import (
-    Answer,
-    Offered,
-    Phase,
-    RoundState,
-    Slot,
-    SlotState,
-    Step,
-)
+from pliska.coordinator.rounds.round_events import Answer, Step
+from pliska.coordinator.rounds.round_state import Offered, Phase, RoundState, Slot, SlotState
 from pliska.coordinator.wire import ReplyCode
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pliska.coordinator.records.mode import Mode, ModeSetting
 from pliska.coordinator.rounds.gathering import Gathering, Gatherings
 from pliska.coordinator.rounds.round import advance
-from pliska.coordinator.rounds.round_state import (
+from pliska.coordinator.rounds.round_events import (
     Aggregate,
     Aggregated,
     Answer,
@@ -15,12 +15,9 @@ from pliska.coordinator.rounds.round_state import (
     Event,
     MembersChanged,
     ModeRequested,
-    Offered,
     Received,
-    RoundOptions,
-    RoundState,
-    Sealed,
 )
+from pliska.coordinator.rounds.round_state import Offered, RoundOptions, RoundState, Sealed
 from pliska.coordinator.training.floor import Floor
 from pliska.coordinator.wire import ReplyCode
 

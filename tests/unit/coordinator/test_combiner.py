@@ -12,7 +12,8 @@ from pliska.coordinator.combiner import Combined, Combiner
 from pliska.coordinator.records.commit import FILTER
 from pliska.coordinator.records.mode import Mode, ModeSetting
 from pliska.coordinator.rounds.gathering import Gatherings
-from pliska.coordinator.rounds.round_state import Filtered, Offered, Sealed, Slot, SlotState
+from pliska.coordinator.rounds.round_events import Filtered
+from pliska.coordinator.rounds.round_state import Offered, Sealed, Slot, SlotState
 
 D = 8
 LIFE = b"1" * 16

@@ -6,17 +6,17 @@ from training.machine import FIRST_LIFE, SECOND_LIFE, Machine, collecting, optio
 
 from pliska.coordinator.records.data_leases import DataCursor, DataLeases
 from pliska.coordinator.records.mode import Mode
-from pliska.coordinator.rounds.round_state import (
+from pliska.coordinator.rounds.round_events import (
     Aggregated,
     AggregationFailed,
     Answer,
     Asked,
     Broken,
     MembersChanged,
-    Offered,
     Received,
     Tick,
 )
+from pliska.coordinator.rounds.round_state import Offered
 from pliska.coordinator.wire import ReplyCode
 
 MANY = options_of(rounds=1000)

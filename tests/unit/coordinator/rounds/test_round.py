@@ -13,20 +13,19 @@ from training.machine import (
 )
 
 from pliska.coordinator.rounds.round import next_tick
-from pliska.coordinator.rounds.round_state import (
+from pliska.coordinator.rounds.round_events import (
     Aggregated,
     AggregationFailed,
     Broken,
     Commit,
     MembersChanged,
     Opened,
-    Phase,
     Publish,
     Received,
     Refused,
-    SlotState,
     Tick,
 )
+from pliska.coordinator.rounds.round_state import Phase, SlotState
 from pliska.coordinator.wire import ReplyCode
 
 

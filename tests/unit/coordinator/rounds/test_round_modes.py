@@ -14,7 +14,7 @@ from training.machine import Machine, collecting, options_of, present
 from pliska.coordinator.records.mode import Mode
 from pliska.coordinator.rounds.gathering import Gathering
 from pliska.coordinator.rounds.round import next_tick
-from pliska.coordinator.rounds.round_state import (
+from pliska.coordinator.rounds.round_events import (
     Aggregate,
     Aggregated,
     AggregationFailed,
@@ -26,17 +26,13 @@ from pliska.coordinator.rounds.round_state import (
     Filtered,
     MembersChanged,
     ModeRequested,
-    Offered,
-    Phase,
     Publish,
     Recall,
     Received,
     Refused,
-    RoundOptions,
-    Sealed,
-    SlotState,
     Tick,
 )
+from pliska.coordinator.rounds.round_state import Offered, Phase, RoundOptions, Sealed, SlotState
 from pliska.coordinator.training.floor import Floor
 from pliska.coordinator.wire import ReplyCode
 

@@ -6,18 +6,18 @@ from training.machine import Machine, collecting, options_of, present
 from pliska.coordinator.records.data_leases import DataCursor
 from pliska.coordinator.records.mode import Mode
 from pliska.coordinator.records.rollback import Rollback
-from pliska.coordinator.rounds.round_state import (
+from pliska.coordinator.rounds.round_events import (
     Aggregated,
     AggregationFailed,
     Committed,
     Effect,
     Filtered,
     Opened,
-    Phase,
     Publish,
     Restore,
     RollbackReady,
 )
+from pliska.coordinator.rounds.round_state import Phase
 from pliska.coordinator.wire import ReplyCode
 
 ROLLBACK = Rollback(target=1, record_digest=bytes(32), actor="ann", reason="poison")
