@@ -17,7 +17,7 @@ from training.ready_processes import ReadyProcesses
 from training.site import Site
 from training.toy_job import toy_job
 
-from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.tip import Tip
 from services import zookeeper as zookeeper_service
 from services.zygote import PLISKA, Zygote
 
@@ -90,7 +90,7 @@ async def _wait(site: Site, next_name: str) -> float:
     await site.processes.kill(site.children[leader])
     record = site.directory.commit()
     assert record is not None
-    version = Commit.claimed(record.value).version
+    version = Tip.claimed(record.value).version
     wait_s = await site.committed(version + 1) - killed_at
     await site.coordinator(next_name, session_timeout_s=SESSION_TIMEOUT_S)
     return wait_s

@@ -1,13 +1,13 @@
 """What the store says about one job: its definition, its coordinators, its last commit.
 
     jobs/<job>              the job file's text, written once
-    jobs/<job>/commit       the signed record of the last committed round
+    jobs/<job>/commit       the signed tip of its chain: which commit record is the last one
     jobs/<job>/horizon      the version up to which no aggregate is needed (see `horizon`)
     jobs/<job>/mode         how its rounds are run, once that was switched
     elections/jobs.<job>/   who leads and who stands by (see `pliska.locks`)
 
 Readable by anybody who reaches the store. Only the definition is written here;
-the commit record is the committer's, the horizon the leader's too.
+the tip is the committer's, the horizon the leader's too.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import JobConflictError
-from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.mode import Mode, ModeSetting
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.wire.job import Job, parse_job
 from pliska.discovery import Keyring, Role
 from pliska.locks import (
@@ -74,7 +74,7 @@ class JobDirectory:
 
     @property
     def commit_key(self) -> str:
-        """Key of the last commit record."""
+        """Key of the tip: of what names the last commit record."""
         return f"{_JOBS}/{self.job}/commit"
 
     @property
@@ -188,19 +188,19 @@ class JobDirectory:
         )
 
     def commit(self) -> Record | None:
-        """Read the last commit record: a signed `CommitRecord` in bytes, not yet verified."""
+        """Read the tip of the job's chain: a signed `Tip` in bytes, not yet verified."""
         return self.backend.get(self.commit_key)
 
     def committed_version(self) -> int:
         """Return the last committed version by the store's word, its signature not checked.
 
         Raises:
-            DamagedStateError: The record is not a commit record.
+            DamagedStateError: The record is no tip.
         """
         record = self.commit()
         if record is None:
             return 0
-        return Commit.claimed(record.value).version
+        return Tip.claimed(record.value).version
 
     @property
     def _definition_key(self) -> str:

@@ -1,6 +1,6 @@
 """What a new leader takes over from the one before: model, standings, evidence, the next round.
 
-All of it from the commit record in the store and what is stored, so that it is
+All of it from the tip in the store and what is stored, so that it is
 the same whoever leads. Blocks; called by `leading` when a leadership begins.
 """
 
@@ -17,8 +17,9 @@ from pliska.coordinator.records.evidence import charge, conviction_of
 from pliska.coordinator.records.evidence_store import EvidenceStore
 from pliska.coordinator.records.mode import ModeSetting
 from pliska.coordinator.records.standing import Conviction, Standing, StandingState
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
-from pliska.coordinator.replication.recovery import Sources, Warm, recover
+from pliska.coordinator.replication.recovery import Sources, Warm, committed, recover
 from pliska.coordinator.rounds.round_state import Phase, RoundState
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.training.model import TrainingModel
@@ -37,7 +38,7 @@ def inherit_model(
     sources: Sources | None,
     warm: Warm | None,
 ) -> tuple[TrainingModel, Commit | None]:
-    """Rebuild the committed state that a record in the store names.
+    """Rebuild the committed state that a tip in the store names.
 
     Args:
         job: The job.
@@ -53,7 +54,8 @@ def inherit_model(
     """
     head = None
     if record is not None:
-        head = Commit.verified(record.value, job.name, directory.signer_key)
+        tip = Tip.verified(record.value, job.name, directory.signer_key)
+        head = committed(tip, storage, sources)
     recovered = recover(job, head, storage, sources, warm)
     for reason in recovered.skipped:
         log.warning("job=%s skipped=%s", job.name, reason)

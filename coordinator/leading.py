@@ -131,7 +131,7 @@ class Leading:
         record = means.directory.commit()
         model, head = inherit_model(job, record, means.directory, means.storage, sources, warm)
         log.info("job=%s epoch=%d version=%d", job.name, self.epoch, model.step)
-        committer = Committer(means.directory, leadership, record)
+        committer = Committer(means.directory, leadership, record, means.signer)
         self._head = head
         self._ledger = Ledger(
             self._archive.log,

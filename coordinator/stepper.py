@@ -1,7 +1,7 @@
 """The numerical work of a round: combine the rows, step the model, make it durable, commit.
 
 The order is what makes a committed round safe: log entry on disk, then the
-commit record in the store (both by the `ledger`), then the version for the
+tip in the store (both by the `ledger`), then the version for the
 workers. Blocks; its methods are called in threads, one at a time, by
 `coordinator.driver`, but for `advance`.
 """

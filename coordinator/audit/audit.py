@@ -20,6 +20,7 @@ from pliska.coordinator.records.commit import Commit, break_in_chain, break_in_r
 from pliska.coordinator.records.evidence import Fork, charge, paired
 from pliska.coordinator.records.history import logged_chain
 from pliska.coordinator.records.standing import Standing
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.rounds.reputation import changes, exclude, judge
 from pliska.coordinator.storage.storage import Storage
@@ -33,7 +34,7 @@ def verify_job(
     storage: Storage,
     job: str,
     keys: KeyBook,
-    head: Commit | None = None,
+    head: Commit | Tip | None = None,
     reputation: Reputation | None = None,
 ) -> AuditReport:
     """Check a job's files. Blocks on the disk; reads all of them.
@@ -42,7 +43,7 @@ def verify_job(
         storage: Holds them.
         job: The job's name.
         keys: Whose signatures count.
-        head: The newest commit, where the store could be asked.
+        head: The newest commit, or the tip that names it, where the store could be asked.
         reputation: The job's settings; without them standings are not checked.
 
     Raises:

@@ -22,6 +22,7 @@ from pliska.coordinator.records.audit_keys import KeyBook, read_keys
 from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.history import LoggedChain, logged_chain
 from pliska.coordinator.records.kept_job import KeptJob
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.storage.address import open_storage
 from pliska.coordinator.storage.storage import Storage
@@ -56,14 +57,14 @@ class AuditSource:
     """One job's files and what is known of it otherwise.
 
     Attributes:
-        head: The newest commit; None where the store was not asked.
+        head: The tip of the chain; None where the store was not asked.
         job: The job's settings; None where nobody has them.
     """
 
     name: str
     storage: Storage
     keys: KeyBook
-    head: Commit | None
+    head: Tip | None
     job: Job | None
 
     @classmethod
@@ -90,7 +91,7 @@ class AuditSource:
             raise UnknownJobError(f"the store {store} has no job {name!r}: name it with --store")
         if record is None:
             raise NotKeptError(f"no round of {name} is committed yet")
-        return cls(name, opened, book, Commit.verified(record.value, name, book.coordinator), job)
+        return cls(name, opened, book, Tip.verified(record.value, name, book.coordinator), job)
 
     @property
     def log(self) -> UpdateLog:

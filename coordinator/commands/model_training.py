@@ -18,9 +18,9 @@ from pliska.coordinator.errors import (
     RollbackRefusedError,
     UnknownJobError,
 )
-from pliska.coordinator.records.commit import Commit, CommitRecord
 from pliska.coordinator.records.horizon import read_horizon
 from pliska.coordinator.records.rollback import EXCLUDED_MAX, Undone, refuse_target, undoing
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.registry import (
     IntegrityError,
     Reference,
@@ -90,7 +90,7 @@ def roll_back_training(place: Place, wish: TrainingRollback, *, dry_run: bool) -
         try:
             directory = JobDirectory(backend, job)
             _definition(directory)
-            head = _head(directory)
+            head = _tip(directory)
             wanted = RollbackOrder(
                 number=len(head.undone) + 1,
                 target=target,
@@ -135,14 +135,14 @@ def _definition(directory: JobDirectory) -> Job:
     return definition
 
 
-def _head(directory: JobDirectory) -> CommitRecord:
+def _tip(directory: JobDirectory) -> Tip:
     record = directory.commit()
     if record is None:
         raise RollbackRefusedError(f"{directory.job}: no round is committed yet")
-    return Commit.verified(record.value, directory.job, directory.signer_key).record
+    return Tip.verified(record.value, directory.job, directory.signer_key)
 
 
-def _require(target: int, head: CommitRecord, directory: JobDirectory) -> None:
+def _require(target: int, head: Tip, directory: JobDirectory) -> None:
     rounds, horizon = _definition(directory).rounds.count, read_horizon(directory)
     refusal = refuse_target(target, head.version, rounds, head.undone, horizon)
     if refusal is not None:
@@ -153,10 +153,10 @@ def _carried_out(
     place: Place,
     directory: JobDirectory,
     wanted: RollbackOrder,
-    head: CommitRecord,
+    head: Tip,
     timeout_s: int,
-) -> tuple[int, CommitRecord]:
-    """Order it unless that is done, and wait; return its number and a record that has it."""
+) -> tuple[int, Tip]:
+    """Order it unless that is done, and wait; return its number and a tip that has it."""
     before = read_order(directory)
     is_repeated = before is not None and not before.refused and before.is_same_as(wanted)
     if not is_repeated:
@@ -164,7 +164,7 @@ def _carried_out(
     order = place_order(directory, wanted)
     until = time.monotonic() + timeout_s
     while True:
-        head = _head(directory)
+        head = _tip(directory)
         if len(head.undone) >= order.number:
             return order.number, head
         now = read_order(directory)
@@ -199,7 +199,7 @@ def _tainted(
                     yield record, by
 
 
-def _taint(registry: Registry, wish: TrainingRollback, job: str, head: CommitRecord) -> None:
+def _taint(registry: Registry, wish: TrainingRollback, job: str, head: Tip) -> None:
     housekeeping = registry.housekeeping(wish.actor)
     for record, by in _tainted(registry, job, head.undone):
         if record.state is State.QUARANTINED:
@@ -213,7 +213,7 @@ def _show(
     place: Place,
     registry: Registry,
     order: RollbackOrder,
-    head: CommitRecord,
+    head: Tip,
     undone: tuple[Undone, ...],
     *,
     is_done: bool,

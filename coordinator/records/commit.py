@@ -1,9 +1,9 @@
 """The commit record: what one round did, signed by the leader and chained to the round before.
 
 It names everything that the step depended on, so that a version can be
-recomputed and its contributors proven. The newest one stands in the
-coordination store; each is kept in the update log with its aggregate. This
-module neither stores nor decides: see `update_log` and `recovery`.
+recomputed and its contributors proven. Each is kept in the update log with
+its aggregate; which one is the last, the coordination store says (`tip`). This module
+neither stores nor decides: see `update_log` and `recovery`.
 """
 
 from collections import Counter
@@ -235,7 +235,7 @@ class Commit:
         ).digest()
 
     def to_bytes(self) -> bytes:
-        """Return record and signature for the store and the log."""
+        """Return record and signature for the log."""
         return self.signed.to_bytes()
 
 

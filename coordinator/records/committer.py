@@ -1,12 +1,14 @@
-"""Puts a signed commit record into the store: at most once, and only while this leader leads.
+"""Moves the tip of a job's chain in the store: at most once, and only while this leader leads.
 
-One transaction checks that the leadership still stands and that the record
-before is the one that this leader built on. A leader that was paused past its
+One transaction checks that the leadership still stands and that the tip before
+is the one that this leader built on. A leader that was paused past its
 session changes nothing. Blocks; called in a thread.
 """
 
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.tip import Tip
+from pliska.coordinator.wire.signing import Signer
 from pliska.locks import (
     Absent,
     Check,
@@ -26,25 +28,31 @@ RETRY_S = 0.1
 
 
 class Committer:
-    """Moves one job's commit record from version to version."""
+    """Moves one job's tip from version to version."""
 
     def __init__(
-        self, directory: JobDirectory, leadership: Leadership, current: Record | None
+        self,
+        directory: JobDirectory,
+        leadership: Leadership,
+        current: Record | None,
+        signer: Signer,
     ) -> None:
         """Take over where `current` stands.
 
         Args:
             directory: The job's place in the store.
             leadership: Fences every write.
-            current: The commit record as it was read after the leadership
-                began; None where no round is committed.
+            current: The tip as it was read after the leadership began; None
+                where no round is committed.
+            signer: This coordinator's key.
         """
         self._directory = directory
         self._leadership = leadership
         self._current = current
+        self._signer = signer
 
     def commit(self, commit: Commit) -> None:
-        """Replace the record; on return the round is committed.
+        """Let the tip name this commit, which is durable; on return the round is committed.
 
         While the store does not answer, it tries again for as long as the
         leadership can last.
@@ -53,7 +61,7 @@ class Committer:
             GrantLostError: This coordinator no longer leads; it must not
                 publish the round. Another leader decides what is committed.
         """
-        value = commit.to_bytes()
+        value = self._signer.sign(Tip.of(commit)).to_bytes()
         while True:
             self._leadership.check()
             try:
@@ -68,7 +76,7 @@ class Committer:
                 )
 
     def _write(self, value: bytes) -> bool:
-        """Replace the record; False where another leader leads or another record stands."""
+        """Replace the tip; False where another leader leads or another tip stands."""
         key = self._directory.commit_key
         before = self._current
         unchanged: Check = Absent(key) if before is None else Unmodified(key, before.modified)
@@ -83,7 +91,7 @@ class Committer:
         return True
 
     def _holds(self, value: bytes) -> bool:
-        """Whether the record is ours after all: an answer may have been lost on its way."""
+        """Whether the tip is ours after all: an answer may have been lost on its way."""
         current = self._directory.commit()
         if current is None or current.value != value:
             return False

@@ -1,8 +1,8 @@
 """The committed rounds of a job, read back from the update log.
 
-`committed_history` starts from the commit record in the store, whose signature
-is checked, and goes back along the chain of digests to the first round: what is
-not there, or not the record that its successor names, is an error, never a gap.
+`committed_history` starts from the tip in the store, whose signature is checked, and
+goes back along the chain of digests to the first round: what is not there, or not the
+record that its successor names, is an error, never a gap.
 `logged_chain` has only the files: it finds the chain that was committed among
 the entries that are there. Neither rebuilds a model: that is `recovery`.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import DamagedStateError, ForkedChainError, StorageError
 from pliska.coordinator.records.commit import GENESIS, Commit, break_in_chain
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.storage.address import open_storage
 
@@ -75,16 +76,16 @@ def committed_history(directory: JobDirectory, storage: str) -> tuple[Commit, ..
 
     Raises:
         ForkedChainError: The records do not form one chain.
-        CoordinatorError: A record is missing, damaged, or signed by a stranger.
+        CoordinatorError: A record is missing or damaged, or the tip is signed by a stranger.
         LockError: The store does not answer.
     """
     newest = directory.commit()
     if newest is None:
         return ()
-    head = Commit.verified(newest.value, directory.job, directory.signer_key)
+    tip = Tip.verified(newest.value, directory.job, directory.signer_key)
     log = UpdateLog(open_storage(storage), directory.job)
     commits: list[Commit] = []  # newest first
-    version, digest = head.record.version, head.digest
+    version, digest = tip.version, tip.digest
     while digest != GENESIS:
         commit = log.head(version, digest).commit
         if commits:

@@ -2,7 +2,7 @@
 
 An entry is `jobs/JOB/log/VERSION-DIGEST.entry`, named by its record's digest,
 so entries that different leaders wrote for one version never collide: only the
-one that the commit record in the store names counts. Whether it does is for
+one that the tip in the store names counts. Whether it does is for
 `following` to say. When its aggregate is not needed any more (see `retention`),
 an entry shrinks to its head, `jobs/JOB/records/THOUSANDS/VERSION-DIGEST.head`,
 which stays: the chain of records has no gap, from the first round on.

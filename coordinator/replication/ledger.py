@@ -1,4 +1,4 @@
-"""Takes each round to where it is durable: own disk, the standbys' disks, the record in the store.
+"""Takes each round to where it is durable: own disk, the standbys' disks, the tip in the store.
 
 In this order, so that a round that is committed is never lost with the machine
 that led it. Own disk and standbys are written at the same time. With `every`
@@ -21,7 +21,7 @@ class Copies(Protocol):
     """Where else entries are kept. `replicas.Replicas` is the real one."""
 
     async def run(self, head: Commit | None, /) -> None:
-        """Look after the copies until cancelled, from the record on that stands in the store."""
+        """Look after the copies until cancelled, from the record on that the store names."""
 
     def send(self, entry: LogEntry) -> None:
         """Begin to copy an entry; entries come in the order of their versions. Does not block."""
@@ -91,12 +91,12 @@ class Ledger:
         head: Commit | None,
         is_due: Callable[[int], bool],
     ) -> None:
-        """Go on after the commit that stands in the store.
+        """Go on after the commit that the store names.
 
         Args:
             log: On this coordinator's disk.
             copies: The standbys.
-            committer: Moves the commit record in the store.
+            committer: Moves the tip in the store.
             head: The record that it stands at.
             is_due: Whether the round that makes this version is committed before
                 the next one is taken up.
@@ -111,7 +111,7 @@ class Ledger:
 
     @property
     def committed(self) -> Commit | None:
-        """The last record that stands in the store; None before the first."""
+        """The last record that the store names; None before the first."""
         return self._committed
 
     def append(self, entry: LogEntry) -> None:

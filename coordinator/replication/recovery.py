@@ -1,4 +1,4 @@
-"""From the commit record in the store to exactly the state that it names.
+"""From the tip in the store to exactly the state that its record names.
 
 The record is the truth; what is stored only helps to get there: the model that
 a standby has in memory, the newest checkpoint on the record's chain that works,
@@ -25,6 +25,8 @@ from pliska.coordinator.records.checkpoint import Checkpoint
 from pliska.coordinator.records.commit import GENESIS, Commit, break_in_chain, break_in_restoring
 from pliska.coordinator.records.log_entry import LogEntry, LogHead
 from pliska.coordinator.records.replay import apply_entry, require_state
+from pliska.coordinator.records.tip import Tip
+from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.replication.following import Place, origin_of, place_of, should_copy
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.training.model import TrainingModel
@@ -83,6 +85,25 @@ class Recovered:
         return self.head.record.version if self.head else 0
 
 
+def committed(tip: Tip, storage: Storage, sources: Sources | None = None) -> Commit:
+    """Find the commit record that the store names; its digest stands for its signature.
+
+    Args:
+        tip: From the store, verified.
+        storage: Holds the log; gets what is fetched.
+        sources: Where else to look.
+
+    Raises:
+        RecoveryError: It is in no log; the message says so.
+        StorageError: What was fetched cannot be stored.
+    """
+    log = UpdateLog(storage, tip.job)
+    try:
+        return _head_at(Place(tip.version, tip.digest), log, sources).commit
+    except RecoveryError as error:
+        raise RecoveryError(_unbuilt(tip.job, tip.version, str(error))) from error
+
+
 def recover(
     job: Job,
     head: Commit | None,
@@ -94,8 +115,7 @@ def recover(
 
     Args:
         job: The job; its model factory is called.
-        head: The newest commit, verified, from the store; None where the store
-            has none.
+        head: The newest commit, from `committed`; None where the store names none.
         storage: Holds checkpoints and log; gets what is fetched.
         sources: Where else to look.
         warm: A model to go on from, where it is on the chain.
@@ -234,19 +254,9 @@ class _Recovery:
     def _head_of(self, place: Place) -> LogHead:
         """Read record and annex of a version, or fetch them and keep them."""
         try:
-            return self._log.head(place.version, place.digest)
-        except CoordinatorError as lacking:
-            is_missing = isinstance(lacking, MissingObjectError)
-            problem = "is missing" if is_missing else f"cannot be read: {lacking}"
-            reason = f"the log entry of version {place.version} {problem}"
-            if self._sources is None:
-                raise self._failed(reason) from lacking
-            try:
-                found = self._sources.head(place)
-            except CoordinatorError as error:
-                raise self._failed(f"{reason}; {error}") from error
-        self._log.write_head(found)
-        return found
+            return _head_at(place, self._log, self._sources)
+        except RecoveryError as error:
+            raise self._failed(str(error)) from error
 
     def _entry_of(self, log_head: LogHead, dimension: int) -> LogEntry:
         """Read a log entry, or fetch its aggregate and keep it."""
@@ -276,10 +286,38 @@ class _Recovery:
 
     def _failed(self, reason: str) -> RecoveryError:
         tried = "; ".join(self._skipped) or "no checkpoint was found on the way"
-        return RecoveryError(
-            f"job {self._job.name}: cannot rebuild version {self._head.record.version}: {reason}; "
-            f"{tried}; start a coordinator whose storage has what is missing"
-        )
+        version = self._head.record.version
+        return RecoveryError(_unbuilt(self._job.name, version, f"{reason}; {tried}"))
+
+
+def _head_at(place: Place, log: UpdateLog, sources: Sources | None) -> LogHead:
+    """Read record and annex of a version from a log, or fetch them and keep them there.
+
+    Raises:
+        RecoveryError: They are nowhere, or damaged everywhere.
+        StorageError: What was fetched cannot be stored.
+    """
+    try:
+        return log.head(place.version, place.digest)
+    except CoordinatorError as lacking:
+        is_missing = isinstance(lacking, MissingObjectError)
+        problem = "is missing" if is_missing else f"cannot be read: {lacking}"
+        reason = f"the log entry of version {place.version} {problem}"
+        if sources is None:
+            raise RecoveryError(reason) from lacking
+        try:
+            found = sources.head(place)
+        except CoordinatorError as error:
+            raise RecoveryError(f"{reason}; {error}") from error
+    log.write_head(found)
+    return found
+
+
+def _unbuilt(job: str, version: int, reason: str) -> str:
+    return (
+        f"job {job}: cannot rebuild version {version}: {reason}; "
+        "start a coordinator whose storage has what is missing"
+    )
 
 
 def _start_digest(commit: Commit) -> bytes:

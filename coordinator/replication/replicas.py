@@ -104,7 +104,7 @@ class Replicas:
         """Keep a task for each standby until cancelled.
 
         Args:
-            head: The record that stands in the store when the leadership begins.
+            head: The record that the store names when the leadership begins.
         """
         if head is not None:
             self._know(head)

@@ -1,6 +1,6 @@
 """A coordinator that does not lead: it keeps what the leader commits, on disk and in memory.
 
-It follows the commit record in the store: each committed round is applied to a
+It follows the tip in the store: each committed round is applied to a
 model in memory, so that it can lead from there at once. Before that, the leader
 sends it each entry, which it has on disk before it says so. What it lacks it
 fetches from any other coordinator. Runs on one event loop, works in threads.
@@ -20,11 +20,12 @@ from pliska.coordinator.records.checkpoint import Checkpoint
 from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.horizon import read_horizon
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.replication.backfill import Backfill
 from pliska.coordinator.replication.following import Lead, Place, place_of, refuse_entry
 from pliska.coordinator.replication.probe import shares_storage
 from pliska.coordinator.replication.receiving import receive_entry, receive_record
-from pliska.coordinator.replication.recovery import ORIGIN, Sources, Warm, recover
+from pliska.coordinator.replication.recovery import ORIGIN, Sources, Warm, committed, recover
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.training.model import TrainingModel
 from pliska.coordinator.training.training_state import tensor_bytes
@@ -36,7 +37,7 @@ from pliska.locks import LockError, Record, StoreError
 log = logging.getLogger(__name__)
 
 WATCH_S = 1.0
-"""How long one wait for a new commit record lasts before it is begun anew."""
+"""How long one wait for a new commit lasts before it is begun anew."""
 RETRY_S_MIN, RETRY_S_MAX = 0.25, 8.0
 """Pause after something went wrong; twice as long each time until it goes well again."""
 RECEIVING_MAX = 2
@@ -166,11 +167,15 @@ class Standby:
         await asyncio.to_thread(directory.backend.wait_for_change, key, after, wait_s)
 
     async def _reach(self, record: Record) -> None:
-        head = await asyncio.to_thread(
-            Commit.verified, record.value, self._means.job.name, self._means.directory.signer_key
+        means = self._means
+        tip = await asyncio.to_thread(
+            Tip.verified, record.value, means.job.name, means.directory.signer_key
         )
-        if self._head is not None and self._head.digest == head.digest:
+        if self._head is not None and self._head.digest == tip.digest:
             return
+        head = self._held.get(tip.digest)
+        if head is None:
+            head = await in_thread(committed, tip, means.storage, means.sources)
         async with self._stepping:
             await in_thread(self._advance, head)
         self._head = head

@@ -14,9 +14,10 @@ from training.toy_job import toy_job
 
 from pliska.coordinator.audit.replay import Replay
 from pliska.coordinator.evaluator import Evaluator
-from pliska.coordinator.records.commit import Commit, CommitRecord
+from pliska.coordinator.records.commit import CommitRecord
 from pliska.coordinator.records.history import committed_history
 from pliska.coordinator.records.mode import Mode
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.replication.recovery import recover
 from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.training.model import TrainingModel
@@ -72,7 +73,7 @@ async def until_committed_in(site: Site, mode_epoch: int) -> int:
         await site.committed(version)
         record = site.directory.commit()
         assert record is not None
-        claimed = Commit.claimed(record.value)
+        claimed = Tip.claimed(record.value)
         version = claimed.version
         if claimed.mode_epoch >= mode_epoch:
             return version

@@ -16,14 +16,14 @@ import pytest
 from training.site import Site
 from training.toy_job import toy_job
 
-from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.wire.job import Job, parse_job
 
 WORKERS = ("w1", "w2", "w3")
 
 
 class Watcher:
-    """Notes every commit record that stands in the store."""
+    """Notes every commit that the store ever named."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -37,7 +37,7 @@ class Watcher:
         while not self._is_over:
             record = directory.commit()
             if record is not None:
-                claimed = Commit.claimed(record.value)
+                claimed = Tip.claimed(record.value)
                 self.seen.setdefault(claimed.version, set()).add(claimed.parameters_digest)
             after = record.modified if record else backend.list(key).revision
             backend.wait_for_change(key, after, 0.2)

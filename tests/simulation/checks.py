@@ -10,8 +10,12 @@ from training.passes import miscounts
 from pliska.coordinator.errors import CoordinatorError
 from pliska.coordinator.records.commit import Commit, break_in_chain, break_in_restoring
 from pliska.coordinator.records.rollback import undoing
+from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.replication.recovery import recover
 from pliska.coordinator.rounds.round_state import Phase
+
+PRUNED = frozenset({"checkpoints", "leaders", "log", "payloads"})
+"""Folders from which something may be removed."""
 
 
 def violations(run: Run) -> list[str]:
@@ -25,6 +29,7 @@ def violations(run: Run) -> list[str]:
         *_samples(run, committed),
         *_shown(run, committed),
         *_replicas(run, committed),
+        *_stored(run, committed),
     ]
 
 
@@ -44,7 +49,7 @@ def _ends(run: Run) -> Iterator[str]:
 
 
 def _chain(committed: Sequence[Commit]) -> Iterator[str]:
-    """Every record that ever stood in the store follows the one before it."""
+    """Every record that the store ever named follows the one before it."""
     before = None
     for commit in committed:
         broken = break_in_chain(before, commit.record)
@@ -133,3 +138,26 @@ def _replicas(run: Run, committed: Sequence[Commit]) -> Iterator[str]:
             recover(run.job, committed[-1], DiskStorage(disk))
         except CoordinatorError as error:
             yield f"the disks ({name}) do not lead to the last committed version: {error}"
+
+
+def _stored(run: Run, committed: Sequence[Commit]) -> Iterator[str]:
+    """Whoever wakes late changes nothing that is stored, and removes nothing that is needed."""
+    for disk in run.disks.values():
+        yield from (f"{name} was changed" for name in disk.changed)
+        for name in disk.deleted:
+            if name.split("/")[2] not in PRUNED:
+                yield f"{name} was removed"
+    shared = {id(disk): DiskStorage(disk) for disk in run.disks.values()}
+    if len(shared) > 1:
+        return  # each has from its own first checkpoint on what it did not miss
+    (storage,) = shared.values()
+    log = UpdateLog(storage, run.job.name)
+    for commit in committed:
+        version = commit.record.version
+        if version > run.horizon and not log.has(version, commit.digest):
+            yield f"the aggregate of version {version} is gone; the horizon is {run.horizon}"
+        if version == run.horizon:
+            try:
+                recover(run.job, commit, storage)
+            except CoordinatorError as error:
+                yield f"nothing leads to version {version}, the horizon: {error}"

@@ -9,7 +9,7 @@ import contextlib
 import math
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from random import Random
@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import torch._dynamo  # noqa: F401 - or torch would import it amid a run, and draw names from its seed
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from simulation.disk import Disk, SimulatedStorage
+from simulation.disk import Disk, DiskStorage, SimulatedStorage
 from simulation.network import Network, SimulatedClient, SimulatedServer, Weather
 from simulation.scenario import Scenario
 from simulation.store import SimulatedBackend, Troubles
@@ -28,6 +28,7 @@ from simulation.strands import (
     SimulatedClock,
     SimulatedExecutor,
     patient_result,
+    stand_still,
 )
 from simulation.virtual_loop import Process, VirtualLoop
 
@@ -36,8 +37,12 @@ from pliska.coordinator import routes
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.duty import Duty
 from pliska.coordinator.endpoint import Endpoint
+from pliska.coordinator.errors import MissingObjectError
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.leading import Means
+from pliska.coordinator.records.horizon import read_horizon
+from pliska.coordinator.records.tip import Tip
+from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.rounds.round_state import Phase
 from pliska.coordinator.server import Server
 from pliska.coordinator.training.computation import Computation
@@ -53,6 +58,8 @@ from pliska.trainer.gradient_source import ByzantineSource, GradientSource, Hone
 from pliska.trainer.worker import Worker, WorkerOptions
 
 SESSION_S = 2.0
+STOP_S_MAX = 3 * SESSION_S
+"""Longest stop amid an access to a disk: others lead and go on for some rounds meanwhile."""
 WORKER_LEASE_S = 4.0
 LATE_S = 5.0
 """Who is started less than this before another one finishes may not be known to it as a standby."""
@@ -77,18 +84,21 @@ class Failure:
 
 
 class WatchedStore(MemoryStore):
-    """A store that remembers every value that one key ever had."""
+    """A store that remembers the commit record that its tip named, whenever that moved."""
 
-    def __init__(self, clock: SimulatedClock, key: str) -> None:
+    def __init__(
+        self, clock: SimulatedClock, key: str, record_of: Callable[[bytes], bytes]
+    ) -> None:
         super().__init__(clock)
-        self.values: list[bytes] = []
+        self.committed: list[bytes] = []
         self._key = key
+        self._record_of = record_of
 
     def transact(self, checks: Sequence[Check], changes: Sequence[Change]) -> Revision:
         """See `MemoryStore.transact`."""
         revision = super().transact(checks, changes)
-        self.values += [
-            change.value
+        self.committed += [
+            self._record_of(change.value)
             for change in changes
             if isinstance(change, Create | Update) and change.key == self._key
         ]
@@ -100,11 +110,12 @@ class Run:
     """What a run left behind.
 
     Attributes:
-        committed: Every commit record that ever stood in the store, in order.
+        committed: Every commit record that the store ever named, in order.
         shown: Every version that was handed out, with the digest of its parameters.
         ended: What each process came to.
         came_late: The coordinators that were started when another one was about to finish.
-        disks: Of the coordinators.
+        disks: Of the coordinators; one and the same where they share it.
+        horizon: Up to which version nobody needs aggregates, by the store's word.
         deaths: At writes, in words.
         steps: How many the loop took.
     """
@@ -117,6 +128,7 @@ class Run:
     ended: dict[str, Any]
     came_late: frozenset[str]
     disks: dict[str, Disk]
+    horizon: int
     deaths: list[str]
     steps: int
 
@@ -127,6 +139,7 @@ class World:
 
     Attributes:
         chance_of_death: At each write to a disk.
+        chance_of_stop: Before each access to a disk, for up to `STOP_S_MAX`.
         burnt: The coordinators whose machine was lost for good; another one has the name now.
         ended: What each process came to, by name; the last one of those it had.
         began_at: When each process was started last, by name.
@@ -139,6 +152,7 @@ class World:
     workers: tuple[str, ...] = ("w1", "w2", "w3", "w4")
     weather: Weather = field(default_factory=Weather)
     chance_of_death: float = 0.0
+    chance_of_stop: float = 0.0
     disks: dict[str, Disk] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
     ended: dict[str, Any] = field(default_factory=dict)
@@ -157,7 +171,9 @@ class World:
 
     def open(self) -> None:
         """Make the store, with everybody enrolled. The run has begun (see `taking_place`)."""
-        self.store = WatchedStore(SimulatedClock(self.loop), f"jobs/{self.job.name}/commit")
+        self.store = WatchedStore(
+            SimulatedClock(self.loop), f"jobs/{self.job.name}/commit", self._record_of
+        )
         keyring = Keyring(MemoryBackend(self.store))
         for name in self.coordinators:
             keyring.enroll(name, Role.COORDINATOR, public_bytes(key_of(name)))
@@ -201,7 +217,7 @@ class World:
             self.job,
             self.coordinators,
             self.workers,
-            self.store.values,
+            self.store.committed,
             self.shown,
             self.ended,
             frozenset(
@@ -210,9 +226,19 @@ class World:
                 if self.began_at[name] > self.finished_at - LATE_S
             ),
             self.disks,
+            read_horizon(self.store_directory()),
             self.deaths,
             self.loop.steps,
         )
+
+    def _record_of(self, tip_bytes: bytes) -> bytes:
+        """Return the record that a tip names: on a disk before the tip moves."""
+        tip = Tip.claimed(tip_bytes)
+        for disk in self.disks.values():
+            log = UpdateLog(DiskStorage(disk), tip.job)
+            with contextlib.suppress(MissingObjectError):
+                return log.head(tip.version, tip.digest).commit.to_bytes()
+        raise AssertionError(f"version {tip.version} was committed and is on no disk")
 
     async def _run(self, process: Process, main: Any) -> None:
         try:
@@ -225,7 +251,8 @@ class World:
                 self.finished_at = min(self.finished_at, self.loop.time())
 
     async def _coordinate(self, process: Process) -> Any:
-        disk = self.disks.setdefault(process.name, Disk())
+        shared = self.disks.get(self.coordinators[0]) if self.scenario.shares_storage else None
+        disk = self.disks.setdefault(process.name, shared or Disk())
         clock = SimulatedClock(self.loop)
         directory = self._directory(process)
         signer = signer_of(process.name)
@@ -236,7 +263,7 @@ class World:
         means = Means(
             job=self.job,
             directory=directory,
-            storage=SimulatedStorage(disk, process, self._may_kill),
+            storage=SimulatedStorage(disk, process, self._may_kill, self._may_stop),
             signer=signer,
             evaluator=await asyncio.to_thread(Evaluator, self.job),
             worker_lease_s=WORKER_LEASE_S,
@@ -291,6 +318,11 @@ class World:
         if self.lots.random() < self.chance_of_death:
             self.deaths.append(f"{self.loop.time():.3f} {process.name} {moment}")
             process.kill()
+
+    def _may_stop(self, process: Process) -> None:
+        if self.chance_of_stop and self.lots.random() < self.chance_of_stop:
+            process.stop(self.lots.uniform(0.0, STOP_S_MAX))
+            stand_still()
 
     @contextlib.contextmanager
     def taking_place(self) -> Iterator[None]:

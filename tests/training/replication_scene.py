@@ -88,7 +88,9 @@ class Scene:
         endpoint = Endpoint("c1", "127.0.0.1", 1, "", self.signer.key_id)
         election = Election(session, self.directory.election, "c1", endpoint.to_bytes())
         self.leadership = election.campaign(timeout_s=5.0)
-        self.committer = Committer(self.directory, self.leadership, self.directory.commit())
+        self.committer = Committer(
+            self.directory, self.leadership, self.directory.commit(), self.signer
+        )
         before = getattr(self, "leader", None)
         self.leader = self.lead(
             self.job, self.leader_storage, self.leadership.epoch, signer=self.signer

@@ -14,8 +14,9 @@ from training.toy_job import toy_job
 
 from pliska.aggregation import rule_named
 from pliska.coordinator.client import JobDirectory, job_snapshot
-from pliska.coordinator.records.commit import GENESIS, Commit, CommitRecord
+from pliska.coordinator.records.commit import GENESIS, CommitRecord
 from pliska.coordinator.records.data_leases import DataCursor, DataLeases, lease_to
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.training.computation import Computation
@@ -209,7 +210,7 @@ class Site:
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
             record = self.directory.commit()
-            if record is not None and Commit.claimed(record.value).version >= version:
+            if record is not None and Tip.claimed(record.value).version >= version:
                 return time.monotonic()
             backend.wait_for_change(
                 key, record.modified if record else backend.list(key).revision, 1.0
@@ -254,8 +255,8 @@ class Site:
             found = keyring.find(identity)
             return found.public_key if found else None
 
-        head = Commit.verified(record.value, self.job.name, lookup)
-        version, digest = head.record.version, head.digest
+        tip = Tip.verified(record.value, self.job.name, lookup)
+        version, digest = tip.version, tip.digest
         records = []
         while digest != GENESIS:
             records.append(log.head(version, digest).commit.record)

@@ -9,7 +9,8 @@ import pytest
 from training.leadership import LIFE, SECOND_LIFE, ArrivingBody, Lead
 
 from pliska.coordinator.intake import Intake
-from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.tip import Tip
+from pliska.coordinator.replication.recovery import committed
 from pliska.coordinator.wire import Receipt, Reply, ReplyCode, Signed, verify
 from pliska.discovery import Enrolled, Keyring
 from pliska.locks import Backend, StoreUnavailableError
@@ -78,7 +79,7 @@ async def test_contribution_in_the_record_names_the_lease_and_the_cursor_what_is
         for worker, value in (("w1", 1.0), ("w2", 1.0), ("w3", float("nan"))):
             await lead.push(worker, value)
         await lead.committed(1)
-    record = Commit.claimed(lead.directory.commit().value)
+    record = committed(Tip.claimed(lead.directory.commit().value), lead.storage).record
     assert {each.worker: each.lease for each in record.contributions} == leases
     assert not record.cursor.is_done(leases["w3"])
     assert record.cursor.is_done(leases["w1"])

@@ -15,10 +15,11 @@ from pliska.coordinator.combiner import Combiner
 from pliska.coordinator.records.attendance import Attendance
 from pliska.coordinator.records.checkpoint import CheckpointStore
 from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
-from pliska.coordinator.records.commit import GENESIS, Commit, CommitRecord
+from pliska.coordinator.records.commit import GENESIS, CommitRecord
 from pliska.coordinator.records.committer import Committer
 from pliska.coordinator.records.mode import ModeSetting
 from pliska.coordinator.records.recent_rounds import RecentRounds
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.replication.ledger import Ledger, NoCopies, due
 from pliska.coordinator.rounds.gathering import Gatherings
@@ -78,7 +79,7 @@ def bench_with(rule: str, lead_toy: Callable[..., Lead]) -> Bench:
     ledger = Ledger(
         UpdateLog(lead.storage, job.name),
         NoCopies(),
-        Committer(lead.directory, lead.campaign(), None),
+        Committer(lead.directory, lead.campaign(), None, lead.identity.signer),
         None,
         due(job.durable.every, job.checkpoint.every, job.rounds.count),
     )
@@ -206,5 +207,7 @@ def test_commit_in_the_store_is_signed_by_the_coordinator(bench: Bench) -> None:
     assert stored is not None
     key = bench.lead.directory.keyring.find(bench.lead.identity.key_id)
     assert key is not None
-    verified = Commit.verified(stored.value, toy_job().name, {key.key_id: key.public_key}.get)
-    assert verified.record == record
+    tip = Tip.verified(stored.value, toy_job().name, {key.key_id: key.public_key}.get)
+    assert bench.stepper.last_commit is not None
+    assert tip == Tip.of(bench.stepper.last_commit)
+    assert bench.stepper.last_commit.record == record

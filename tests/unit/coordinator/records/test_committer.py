@@ -1,4 +1,4 @@
-"""Moving the commit record in the store: at most once, and only by the leader."""
+"""Moving the tip in the store: at most once, and only by the leader."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +12,8 @@ from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.committer import Committer
 from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.wire.job import Job
+from pliska.coordinator.wire.signing import Signer
+from pliska.discovery import new_private_key
 from pliska.locks import (
     Backend,
     Change,
@@ -26,6 +28,8 @@ from pliska.locks import (
     StoreUnavailableError,
     connect,
 )
+
+SIGNER = Signer(new_private_key(), "ed25519:leader")
 
 
 @dataclass
@@ -87,7 +91,7 @@ def session(site: Site) -> Iterator[Session]:
 
 
 def test_commits_replace_each_other_in_order(site: Site, session: Session) -> None:
-    committer = Committer(site.directory, site.leadership(session), None)
+    committer = Committer(site.directory, site.leadership(session), None, SIGNER)
     assert site.version == 0
     for version in (1, 2):
         committer.commit(site.commits[version - 1])
@@ -95,16 +99,18 @@ def test_commits_replace_each_other_in_order(site: Site, session: Session) -> No
 
 
 def test_next_leader_goes_on_from_the_record_that_it_read(site: Site, session: Session) -> None:
-    Committer(site.directory, site.leadership(session), None).commit(site.commits[0])
+    Committer(site.directory, site.leadership(session), None, SIGNER).commit(site.commits[0])
     session.close()
     with Session.open(site.backend, 5.0) as another:
         leadership = site.leadership(another, "c2")
-        Committer(site.directory, leadership, site.directory.commit()).commit(site.commits[1])
+        Committer(site.directory, leadership, site.directory.commit(), SIGNER).commit(
+            site.commits[1]
+        )
     assert site.version == 2
 
 
 def test_deposed_leader_cannot_commit(site: Site, session: Session) -> None:
-    committer = Committer(site.directory, site.leadership(session), None)
+    committer = Committer(site.directory, site.leadership(session), None, SIGNER)
     session.close()
     with pytest.raises(GrantLostError):
         committer.commit(site.commits[0])
@@ -115,7 +121,7 @@ def test_leader_that_does_not_know_it_was_deposed_is_refused_by_the_store(
     site: Site, session: Session
 ) -> None:
     leadership = site.leadership(session)
-    committer = Committer(site.directory, leadership, None)
+    committer = Committer(site.directory, leadership, None, SIGNER)
     guard = leadership.guard()
     site.backend.inner.delete(guard.key)  # as when the store ends its session
     assert leadership.held
@@ -126,9 +132,9 @@ def test_leader_that_does_not_know_it_was_deposed_is_refused_by_the_store(
 
 def test_record_that_somebody_else_moved_is_left_alone(site: Site, session: Session) -> None:
     leadership = site.leadership(session)
-    Committer(site.directory, leadership, None).commit(site.commits[1])
+    Committer(site.directory, leadership, None, SIGNER).commit(site.commits[1])
     with pytest.raises(GrantLostError):
-        Committer(site.directory, leadership, None).commit(site.commits[0])
+        Committer(site.directory, leadership, None, SIGNER).commit(site.commits[0])
     assert site.version == 2
 
 
@@ -136,7 +142,7 @@ def test_record_that_somebody_else_moved_is_left_alone(site: Site, session: Sess
 def test_store_that_falls_silent_is_asked_again(
     site: Site, session: Session, trouble: Callable[[Callable[[], Revision]], Revision]
 ) -> None:
-    committer = Committer(site.directory, site.leadership(session), None)
+    committer = Committer(site.directory, site.leadership(session), None, SIGNER)
     site.backend.troubles = [trouble, never_arrived, trouble]
     committer.commit(site.commits[0])
     assert site.version == 1
@@ -146,7 +152,7 @@ def test_store_that_falls_silent_is_asked_again(
 
 def test_silent_store_is_given_up_with_the_leadership(site: Site) -> None:
     session = Session.open(site.backend, 5.0)
-    committer = Committer(site.directory, site.leadership(session), None)
+    committer = Committer(site.directory, site.leadership(session), None, SIGNER)
     site.backend.troubles = [never_arrived] * 1000
     threading.Timer(0.2, session.close).start()
     with pytest.raises((GrantLostError, ConflictError)):

@@ -13,6 +13,7 @@ from pliska.coordinator.errors import CoordinatorError, DamagedStateError, Forke
 from pliska.coordinator.records.commit import GENESIS, Commit, CommitRecord
 from pliska.coordinator.records.data_leases import DataCursor
 from pliska.coordinator.records.history import committed_history, logged_chain
+from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.training.training_state import vector_digest
@@ -68,13 +69,17 @@ def commit_after(previous: Commit | None, base_digest: bytes = bytes(32)) -> Com
     return Commit.sign(record, SIGNER)
 
 
+def tip_of(commit: Commit) -> bytes:
+    return SIGNER.sign(Tip.of(commit)).to_bytes()
+
+
 def commit_rounds(directory: JobDirectory, storage: LocalStorage, count: int) -> list[Commit]:
-    """Commit as a coordinator does: each entry on disk, the last record in the store."""
+    """Commit as a coordinator does: each entry on disk, the tip in the store."""
     commits: list[Commit] = []
     for _ in range(count):
         commits.append(commit_after(commits[-1] if commits else None))
         UpdateLog(storage, JOB).write(commits[-1], AGGREGATE)
-    directory.backend.create(directory.commit_key, commits[-1].to_bytes())
+    directory.backend.create(directory.commit_key, tip_of(commits[-1]))
     return commits
 
 
@@ -122,7 +127,7 @@ def test_records_that_are_not_one_chain_are_refused(
     second = commit_after(first, base_digest=bytes([1]) * 32)
     for commit in (first, second):
         UpdateLog(storage, JOB).write(commit, AGGREGATE)
-    directory.backend.create(directory.commit_key, second.to_bytes())
+    directory.backend.create(directory.commit_key, tip_of(second))
     with pytest.raises(ForkedChainError, match="other parameters"):
         committed_history(directory, str(storage_path))
 
