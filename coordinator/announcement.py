@@ -37,10 +37,10 @@ class Announcement:
         """
         instance = Instance(
             service=SERVICE,
-            id=f"{job}:{_NOT_IN_IDS.sub('-', endpoint.coordinator)}"[:ID_CHARACTERS_MAX],
+            id=f"{job}:{_NOT_IN_IDS.sub('-', endpoint.name)}"[:ID_CHARACTERS_MAX],
             address=endpoint.host,
             port=endpoint.port,
-            metadata={"job": job, "coordinator": endpoint.coordinator},
+            metadata={"job": job, "coordinator": endpoint.name},
             tags=(STANDBY,),
         )
         self._registration = Registration.begin(backend, instance, lease_s)

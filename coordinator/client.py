@@ -261,8 +261,8 @@ async def job_snapshot(directory: JobDirectory) -> dict[str, Any]:
     """
     leader = await asyncio.to_thread(directory.leader)
     coordinators = await asyncio.to_thread(directory.coordinators)
-    leading = leader.endpoint.coordinator if leader else None
-    names = [each.coordinator for each in coordinators if each.coordinator != leading]
+    leading = leader.endpoint.name if leader else None
+    names = [each.name for each in coordinators if each.name != leading]
     version = await asyncio.to_thread(directory.committed_version)
     snapshot = {"job": directory.job, "leader": leading, "standbys": names, "version": version}
     if leader is None:
@@ -281,10 +281,10 @@ async def _own_word(endpoint: Endpoint, job: str) -> dict[str, Any]:
         async with CoordinatorClient(endpoint, job) as client:
             told = await client.status()
     except (WireError, ProtocolError) as error:
-        return {"coordinator": endpoint.coordinator, "reason": str(error)}
+        return {"coordinator": endpoint.name, "reason": str(error)}
     reason = told.get("cannot_lead") or told.get("reason") or told.get("role")
     version = told.get("version")
-    return {"coordinator": endpoint.coordinator, "version": version, "reason": reason}
+    return {"coordinator": endpoint.name, "version": version, "reason": reason}
 
 
 def parameters_path(version: Version) -> str:

@@ -146,7 +146,7 @@ class Daemon:
                 f"{error.strerror}; name another --host or --port"
             ) from error
         endpoint = Endpoint(
-            coordinator=self._options.name,
+            name=self._options.name,
             host=advertised,
             port=http.port,
             certificate=certificate.certificate_pem,

@@ -134,7 +134,7 @@ class Duty:
             Session.open, backend, self._session_timeout_s, self._clock
         )
         try:
-            name = self._endpoint.coordinator
+            name = self._endpoint.name
             election = Election(
                 session, self._means.directory.election, name, self._endpoint.to_bytes()
             )
@@ -153,7 +153,7 @@ class Duty:
         One that is alone keeps its place for a moment, so that people see it and why.
         """
         if reason != self._unfit:
-            log.error("coordinator=%s reason=%s", self._endpoint.coordinator, reason)
+            log.error("coordinator=%s reason=%s", self._endpoint.name, reason)
         self._unfit = reason
         self._stand_by()
         if len(await asyncio.to_thread(self._means.directory.coordinators)) < 2:
@@ -194,7 +194,7 @@ class Duty:
             How the job ended; None when this coordinator only stopped leading.
         """
         leading = await self._begin(leadership, await self._end_standby())
-        name = self._endpoint.coordinator
+        name = self._endpoint.name
         log.info("coordinator=%s epoch=%d reason=%s", name, leading.epoch, "leads")
         self._take_role(leading)
         running = asyncio.create_task(leading.run())

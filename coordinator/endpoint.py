@@ -17,14 +17,14 @@ class Endpoint:
     """How to reach one coordinator.
 
     Attributes:
-        coordinator: Its name.
+        name: Of the coordinator.
         host: Address or host name that others reach it by.
         port: TCP port of its one server, 1 to 65535.
         certificate: PEM that its server proves itself with.
         key_id: Enrolled key that signs its receipts and commit records.
     """
 
-    coordinator: str
+    name: str
     host: str
     port: int
     certificate: str
@@ -48,7 +48,7 @@ class Endpoint:
             DamagedStateError: it is not an endpoint.
         """
         fields = _json_object(data)
-        text = {name: fields.get(name) for name in ("coordinator", "host", "certificate", "key_id")}
+        text = {name: fields.get(name) for name in ("name", "host", "certificate", "key_id")}
         port = fields.get("port")
         if set(fields) != {*text, "port"} or not all(isinstance(v, str) for v in text.values()):
             raise DamagedStateError("the record of a coordinator's address has the wrong fields")

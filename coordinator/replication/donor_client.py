@@ -48,7 +48,7 @@ class DonorClient:
             signer: An enrolled key.
         """
         self.endpoint = endpoint
-        self.name = endpoint.coordinator
+        self.name = endpoint.name
         self._job = job
         self._signer = signer
         self._opened: HttpClient | None = None

@@ -234,7 +234,7 @@ class Replicas:
             self._wake()
         for endpoint in others - self._following.keys():
             self._replicas[endpoint] = Replica(
-                endpoint.coordinator, ReplicaState.AWAY, 0, self._now()
+                endpoint.name, ReplicaState.AWAY, 0, self._now()
             )
             self._following[endpoint] = asyncio.create_task(self._serve(endpoint))
 
