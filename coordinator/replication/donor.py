@@ -17,9 +17,11 @@ from pliska.coordinator.records.archive import Archive
 from pliska.coordinator.records.commit import GENESIS
 from pliska.coordinator.refusal import Refusal
 from pliska.coordinator.replication.following import Place
-from pliska.coordinator.replication.sealed import RANGE_BYTES_MAX, Sealed
+from pliska.coordinator.replication.ranges import answer_range
+from pliska.coordinator.replication.reception import receive, refused
+from pliska.coordinator.replication.sealed import Sealed
 from pliska.coordinator.visitors import Visitors
-from pliska.coordinator.wire import Reply, ReplyCode, Request, Response
+from pliska.coordinator.wire import ReplyCode, Request, Response
 from pliska.discovery import Role
 
 HEADS_MAX = 256
@@ -31,7 +33,6 @@ OPEN_MAX = 4
 OPEN_S = 30.0
 """A resource that nobody reads for so long is closed."""
 
-_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 FindParameters = Callable[[bytes], Awaitable[bytes | None]]
@@ -86,7 +87,7 @@ class Donor:
     async def answer(self, action: str, request: Request) -> Response | None:
         """Answer a request for one of the donor's actions; None where it is none of them."""
         if request.method == "POST":
-            return await self._admit(action, request)
+            return await receive(self.visitors, action, request)
         actions: dict[str, tuple[frozenset[Role], Callable[[Request], Awaitable[Response]]]] = {
             routes.HEADS: (_COORDINATORS, self._heads),
             routes.CHECKPOINTS: (_COORDINATORS, self._checkpoints),
@@ -100,21 +101,11 @@ class Donor:
         roles, give = actions[action]
         visitor = self.visitors.with_token(request.headers.get(routes.TOKEN, ""))
         if visitor is None or visitor.role not in roles:
-            return _refused(Refusal(ReplyCode.NOT_MEMBER, "this needs a visit with a fitting key"))
+            return refused(Refusal(ReplyCode.NOT_MEMBER, "this needs a visit with a fitting key"))
         try:
             return await give(request)
         except CoordinatorError as error:
-            return _refused(Refusal(ReplyCode.WRONG_BASE, str(error)))
-
-    async def _admit(self, action: str, request: Request) -> Response | None:
-        if action == routes.VISIT_CHALLENGE:
-            return _accepted({routes.NONCE: self.visitors.challenge().hex()})
-        if action != routes.VISIT:
-            return None
-        visitor = await self.visitors.visit(await request.body.read(routes.HELLO_BYTES_MAX))
-        if isinstance(visitor, Refusal):
-            return _refused(visitor)
-        return _accepted({routes.TOKEN: visitor.token})
+            return refused(Refusal(ReplyCode.WRONG_BASE, str(error)))
 
     async def _heads(self, request: Request) -> Response:
         """Give records with their annexes, from one back along the chain, as many as go."""
@@ -158,19 +149,7 @@ class Donor:
 
     async def _range(self, request: Request) -> Response:
         """Give a part of a resource."""
-        sealed = await self._opened(request)
-        asked = _RANGE.fullmatch(request.headers.get("range", ""))
-        start, end = (int(asked[1]), int(asked[2]) + 1) if asked else (0, 0)
-        if not 0 < end - start <= RANGE_BYTES_MAX or start >= sealed.length:
-            reason = f"ask for a range of 1 to {RANGE_BYTES_MAX} bytes within {sealed.length}"
-            refused = Reply(code=ReplyCode.SCHEMA, reason=reason)
-            return Response(416, {"content-type": "application/json"}, refused.to_json())
-        content = await asyncio.to_thread(sealed.read, start, end - start)
-        headers = {
-            "content-type": "application/octet-stream",
-            "content-range": f"bytes {start}-{start + len(content) - 1}/{sealed.length}",
-        }
-        return Response(206, headers, content)
+        return await answer_range(await self._opened(request), request)
 
     async def _opened(self, request: Request) -> Sealed:
         kind = request.path.rpartition("/")[2]
@@ -232,15 +211,6 @@ def _number(request: Request, name: str, default: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 12):
         raise _AbsentError(f"{name} is not a version or count")
     return int(text)
-
-
-def _refused(refusal: Refusal) -> Response:
-    return Response.of_reply(Reply(code=refusal.code, reason=refusal.reason))
-
-
-def _accepted(headers: dict[str, str]) -> Response:
-    response = Response.of_reply(Reply(code=ReplyCode.ACCEPTED))
-    return Response(response.status, {**response.headers, **headers}, response.body)
 
 
 def _content(content: bytes) -> Response:
