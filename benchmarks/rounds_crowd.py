@@ -16,7 +16,7 @@ from pathlib import Path
 
 from report import Figure, figure
 
-from pliska.coordinator.wire.job import WORKERS_MAX
+from pliska.coordinator.wire.limits import WORKERS_MAX
 
 COUNTS = (64, 128, WORKERS_MAX)
 WIDTH = 500_000

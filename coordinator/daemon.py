@@ -23,11 +23,13 @@ from pliska.coordinator.errors import ListenError
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.identity import Identity, load_identity
 from pliska.coordinator.leading import Means
+from pliska.coordinator.open_files import raise_file_limit
 from pliska.coordinator.rounds.round_state import Phase
 from pliska.coordinator.server import Server
 from pliska.coordinator.storage.address import open_storage
 from pliska.coordinator.training.job_check import check_job
 from pliska.coordinator.training.model import TrainingModel
+from pliska.coordinator.wire.http_body import ServerLimits
 from pliska.coordinator.wire.http_server import HttpServer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.tls import self_signed, server_context
@@ -107,6 +109,7 @@ class Daemon:
             JobFileError: The job cannot run as it is written.
             CoordinatorError, LockError, DiscoveryError: What could not be opened.
         """
+        connections_max = raise_file_limit(self._job.rounds.workers)
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="pliska"))
         await asyncio.to_thread(check_job, self._job)
@@ -124,11 +127,11 @@ class Daemon:
                 worker_lease_s=self._options.worker_lease_s,
                 now=self._clock.now_s,
             )
-            return await self._serve(means, identity)
+            return await self._serve(means, identity, connections_max)
         finally:
             await asyncio.to_thread(directory.backend.close)
 
-    async def _serve(self, means: Means, identity: Identity) -> Phase | None:
+    async def _serve(self, means: Means, identity: Identity, connections_max: int) -> Phase | None:
         advertised = self._options.advertise or self._options.host
         certificate = self_signed([advertised], datetime.now(UTC))
         http = HttpServer(
@@ -136,6 +139,7 @@ class Daemon:
             server_context(certificate),
             self._options.host,
             self._options.port,
+            ServerLimits(connections_max=connections_max),
             on_refusal=self._server.count,
         )
         try:

@@ -24,6 +24,7 @@ CoordinatorError
 ├── RollbackPendingError       a rollback was ordered, and not carried out in the time given
 ├── NotLedError                nobody leads the job at the moment
 ├── ListenError                a coordinator's address is taken or not this machine's
+├── FileLimitError             the system lets a coordinator open too few files for its workers
 └── ProtocolError              a coordinator's answer is not what the protocol says
 """
 
@@ -182,6 +183,10 @@ class ListenError(CoordinatorError):
     """A coordinator's address is taken or not this machine's. Name another one."""
 
     exit_code = 4
+
+
+class FileLimitError(CoordinatorError):
+    """The system lets this process open too few files for the job's workers. Raise the limit."""
 
 
 class ProtocolError(CoordinatorError):

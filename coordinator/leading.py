@@ -52,14 +52,13 @@ from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.tally import Tally
 from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
+from pliska.coordinator.wire.limits import SPARE_MEMBERS
 from pliska.coordinator.wire.thread import in_thread
 from pliska.discovery import KeyringFormatError
 from pliska.locks import Leadership, LockError, StoreError
 
 log = logging.getLogger(__name__)
 
-SPARE_MEMBERS = 8
-"""Workers that a job has room for beyond twice those it asks for; an unused row costs nothing."""
 EVALUATION_PATIENCE_S = 60.0
 """How long one wait for a version lasts before it is begun anew."""
 LINGER_S = 5.0

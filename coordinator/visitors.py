@@ -14,13 +14,14 @@ from pliska.coordinator.admission import UNKNOWN_KEY
 from pliska.coordinator.challenges import Challenges
 from pliska.coordinator.refusal import Refusal
 from pliska.coordinator.wire import RefusedError, ReplyCode, Signed, Visit, peek, verify
+from pliska.coordinator.wire.limits import MEMBERS_MAX
 from pliska.discovery import Enrolled, Keyring, Role
 from pliska.locks import StoreError
 
 TOKEN_BYTES = 32
 VISIT_S = 60.0
 """How long a token is good for; the key is looked up again for the next one."""
-VISITORS_MAX = 1024
+VISITORS_MAX = 2 * MEMBERS_MAX
 """Tokens that are remembered; the oldest is forgotten beyond that."""
 
 

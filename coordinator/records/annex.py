@@ -14,14 +14,13 @@ from pliska.coordinator.errors import DamagedStateError
 from pliska.coordinator.records.standing import STANDINGS_MAX, Standing
 from pliska.coordinator.wire.encoding import Length, decode, encode
 from pliska.coordinator.wire.errors import WireError
-from pliska.coordinator.wire.job import WORKERS_MAX
-from pliska.coordinator.wire.limits import ENVELOPE_BYTES_MAX
+from pliska.coordinator.wire.limits import ENVELOPE_BYTES_MAX, MEMBERS_MAX
 from pliska.coordinator.wire.signing import Signed
 
 PIECE_BYTES_MAX = 2 * ENVELOPE_BYTES_MAX + 4096
 """Largest piece of evidence against a worker."""
 ANNEX_BYTES_MAX = 32 * 2**20
-"""Largest annex that is read."""
+"""Largest annex that is read; the headers of `MEMBERS_MAX` workers fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +36,10 @@ class Annex:
 
     wire_type: ClassVar[str] = "pliska/annex/1"
 
-    headers: Annotated[tuple[Signed, ...], Length(0, WORKERS_MAX)] = ()
+    headers: Annotated[tuple[Signed, ...], Length(0, MEMBERS_MAX)] = ()
     standings: Annotated[tuple[Standing, ...], Length(0, STANDINGS_MAX)] = ()
     evidence: Annotated[
-        tuple[Annotated[bytes, Length(1, PIECE_BYTES_MAX)], ...], Length(0, WORKERS_MAX)
+        tuple[Annotated[bytes, Length(1, PIECE_BYTES_MAX)], ...], Length(0, MEMBERS_MAX)
     ] = ()
 
     @classmethod

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pliska.coordinator.wire.encoding import Length, Name
-from pliska.coordinator.wire.job import WORKERS_MAX
+from pliska.coordinator.wire.limits import MEMBERS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +28,10 @@ class Attendance:
         spared: Workers in quarantine that took part because the round needed them.
     """
 
-    arrivals: Annotated[tuple[Arrival, ...], Length(0, WORKERS_MAX)] = ()
-    absent: Annotated[tuple[Name, ...], Length(0, WORKERS_MAX)] = ()
-    excluded: Annotated[tuple[Name, ...], Length(0, WORKERS_MAX)] = ()
-    spared: Annotated[tuple[Name, ...], Length(0, WORKERS_MAX)] = ()
+    arrivals: Annotated[tuple[Arrival, ...], Length(0, MEMBERS_MAX)] = ()
+    absent: Annotated[tuple[Name, ...], Length(0, MEMBERS_MAX)] = ()
+    excluded: Annotated[tuple[Name, ...], Length(0, MEMBERS_MAX)] = ()
+    spared: Annotated[tuple[Name, ...], Length(0, MEMBERS_MAX)] = ()
 
 
 NOBODY_ASKED = Attendance()

@@ -20,8 +20,11 @@ from pliska.coordinator.records.rollback import ROLLBACKS_MAX, Rollback, Undone,
 from pliska.coordinator.records.standing import STANDINGS_MAX, Conviction, StandingChange
 from pliska.coordinator.wire.encoding import Digest, Length, Name, Unique
 from pliska.coordinator.wire.errors import MalformedError, WireError
-from pliska.coordinator.wire.job import WORKERS_MAX
-from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX
+from pliska.coordinator.wire.limits import (
+    MEMBERS_MAX,
+    MESSAGE_BYTES_MAX,
+    REASON_CHARACTERS_MAX,
+)
 from pliska.coordinator.wire.signing import (
     KeyLookup,
     Signed,
@@ -31,8 +34,8 @@ from pliska.coordinator.wire.signing import (
     verify,
 )
 
-RECORD_BYTES_MAX = 8 * 2**20
-"""Largest signed record that is read; `WORKERS_MAX` contributions fit."""
+RECORD_BYTES_MAX = MESSAGE_BYTES_MAX
+"""Largest signed record that is read; `MEMBERS_MAX` contributions with the longest reasons fit."""
 PARAMETERS_MAX = 64
 """Parameters of one rule."""
 CONVICTIONS_MAX = 64
@@ -126,7 +129,7 @@ class CommitRecord:
     rule_parameters: Annotated[
         tuple[tuple[Name, Annotated[str, Length(1, 256)]], ...], Length(0, PARAMETERS_MAX)
     ]
-    contributions: Annotated[tuple[Contribution, ...], Length(0, WORKERS_MAX)]
+    contributions: Annotated[tuple[Contribution, ...], Length(0, MEMBERS_MAX)]
     cursor: DataCursor
     learning_rate: float
     seed: int
@@ -249,7 +252,12 @@ def cursor_after(cursor: DataCursor, contributions: Iterable[Contribution]) -> D
         MalformedError: A batch counts twice, or one that nobody can have leased.
     """
     counted = [each.lease for each in contributions if each.is_counted]
-    twice = [lease for lease, n in Counter(counted).items() if n > 1 or cursor.is_done(lease)]
+    left = frozenset(cursor.left)
+    twice = [
+        lease
+        for lease, n in Counter(counted).items()
+        if n > 1 or (lease < cursor.end and lease not in left)
+    ]
     if twice:
         raise MalformedError(f"the batch of lease {min(twice)} is counted twice")
     return cursor.settle(counted)

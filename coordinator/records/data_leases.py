@@ -19,9 +19,9 @@ from typing import Annotated
 
 from pliska.coordinator.wire.encoding import Length
 from pliska.coordinator.wire.errors import MalformedError
-from pliska.coordinator.wire.job import WORKERS_MAX
+from pliska.coordinator.wire.limits import MEMBERS_MAX
 
-LEFT_MAX = 8 * WORKERS_MAX
+LEFT_MAX = 4 * MEMBERS_MAX
 """Leases below the end of a cursor that are not done.
 
 No new lease is given while an older one is free, so there are never more than

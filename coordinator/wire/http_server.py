@@ -67,7 +67,9 @@ class HttpServer:
             OSError: The address is taken or not ours.
         """
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        self._listener = socket.create_server((self._host, self._port), family=family, backlog=128)
+        self._listener = socket.create_server(
+            (self._host, self._port), family=family, backlog=limits.CONNECTIONS_WAITING_MAX
+        )
         self._listener.setblocking(False)
         self._web = web.Server(self._answer)
         self._accepting = asyncio.create_task(self._accept(self._listener))

@@ -25,7 +25,7 @@ from pliska.coordinator.wire.expectations import (
     WholeOrAuto,
 )
 from pliska.coordinator.wire.job_reader import JOB_FILE_BYTES_MAX, read_values
-from pliska.coordinator.wire.limits import CONNECTIONS_MAX
+from pliska.coordinator.wire.limits import WORKERS_MAX
 from pliska.coordinator.wire.toml_lines import TomlLines
 
 __all__ = [
@@ -45,8 +45,6 @@ __all__ = [
     "parse_job",
 ]
 
-WORKERS_MAX = CONNECTIONS_MAX // 4
-"""Workers of one job; each may hold several connections, beside those of people and tools."""
 ROUNDS_MAX = 10**9
 BATCH_MAX = 2**20
 DEADLINE_MAX_S = 86_400.0

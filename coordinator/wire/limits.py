@@ -9,6 +9,14 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
+# How many work at one job.
+WORKERS_MAX = 1024
+"""Workers that a job may ask for."""
+SPARE_MEMBERS = 8
+"""Workers that a job has room for beyond twice those it asks for; an unused row costs nothing."""
+MEMBERS_MAX = 2 * WORKERS_MAX + SPARE_MEMBERS
+"""Workers that any job has room for, and that one record may name."""
+
 # What an encoded message may hold.
 MESSAGE_BYTES_MAX = 16 * MIB
 """One encoded message, whatever its type (the largest is a manifest)."""
@@ -22,6 +30,8 @@ NAME_BYTES_MAX = 128
 """A name of a job, worker, key or codec."""
 CODEC_PARAMETERS_MAX = 16
 """Parameters of one codec."""
+DONOR_BYTES_MAX = 8 * KIB
+"""Where a worker that donates listens, with its certificate."""
 
 # What a gradient may weigh.
 TENSORS_MAX = 65_536
@@ -52,8 +62,14 @@ WHY_CHARACTERS_MAX = 200
 """The reason for a worker's standing; a longer one is cut."""
 
 # What an HTTP server holds for strangers.
-CONNECTIONS_MAX = 1024
+MEMBER_CONNECTIONS = 2
+"""Of one worker: one that waits for a version or sends a gradient, one for its heartbeats."""
+OTHER_CONNECTIONS = 512
+"""Of standbys, of those who join and fetch parameters, of people and tools."""
+CONNECTIONS_MAX = MEMBER_CONNECTIONS * MEMBERS_MAX + OTHER_CONNECTIONS
 """Open connections of one server, those still shaking hands included."""
+CONNECTIONS_WAITING_MAX = WORKERS_MAX
+"""Connections that the system keeps until they are taken; the workers of a job may come at once."""
 HEADER_VALUE_BYTES_MAX = 8 * KIB
 """The path with its query, and the value of each header."""
 HEADERS_MAX = 64

@@ -6,8 +6,10 @@ import pytest
 from training.signed import signed_header
 
 from pliska.coordinator.errors import DamagedStateError
-from pliska.coordinator.records.annex import ANNEX_BYTES_MAX, NO_ANNEX, Annex
-from pliska.coordinator.records.standing import Standing, StandingState
+from pliska.coordinator.records.annex import ANNEX_BYTES_MAX, NO_ANNEX, PIECE_BYTES_MAX, Annex
+from pliska.coordinator.records.commit import CONVICTIONS_MAX
+from pliska.coordinator.records.standing import STANDINGS_MAX, Standing, StandingState
+from pliska.coordinator.wire.limits import MEMBERS_MAX, WHY_CHARACTERS_MAX
 
 ANNEX = Annex(
     headers=(signed_header("w1"), signed_header("w2")),
@@ -22,6 +24,17 @@ def test_annex_comes_back_from_its_bytes() -> None:
     assert Annex.from_bytes(ANNEX.to_bytes(), ANNEX.digest) == ANNEX
     assert Annex.from_bytes(NO_ANNEX.to_bytes(), NO_ANNEX.digest) == NO_ANNEX
     assert ANNEX.by_worker()["w2"].state is StandingState.QUARANTINE
+
+
+def test_annex_of_as_many_workers_as_there_may_be_is_read_back() -> None:
+    why = "x" * (4 * WHY_CHARACTERS_MAX)
+    full = Annex(
+        headers=(signed_header("w" * 63),) * MEMBERS_MAX,
+        standings=tuple(Standing(worker="w" * 128, reason=why) for _ in range(STANDINGS_MAX)),
+        evidence=(bytes(PIECE_BYTES_MAX),) * CONVICTIONS_MAX,
+    )
+    content = full.to_bytes()
+    assert Annex.from_bytes(content, full.digest) == full
 
 
 def test_annex_of_another_record_is_refused() -> None:

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from training.records import contribution
 
 from pliska.coordinator.errors import DamagedStateError
-from pliska.coordinator.records.attendance import Attendance
+from pliska.coordinator.records.attendance import Arrival, Attendance
 from pliska.coordinator.records.commit import (
     GENESIS,
     Commit,
@@ -22,7 +22,7 @@ from pliska.coordinator.records.rollback import Rollback, Undone
 from pliska.coordinator.records.standing import Conviction, StandingChange, StandingState
 from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.wire.errors import MalformedError
-from pliska.coordinator.wire.job import WORKERS_MAX
+from pliska.coordinator.wire.limits import MEMBERS_MAX
 from pliska.coordinator.wire.messages import Receipt
 from pliska.coordinator.wire.reply_codes import ReplyCode
 from pliska.coordinator.wire.signing import Signer
@@ -138,16 +138,25 @@ def test_another_record_than_the_expected_one_says_which_it_is(commits: list[Com
         Commit.expected(commits[1].to_bytes(), commits[0].digest)
 
 
-def test_as_many_contributions_as_a_job_may_have_workers(
+def test_as_many_contributions_as_a_job_has_room_for_workers(
     commits: list[Commit], signer: Signer, leader_key: KeyLookup
 ) -> None:
-    one = replace(commits[0].record.contributions[0], reason="x" * 4000, worker="w" * 128)
-    full = replace(commits[0].record, contributions=(one,) * WORKERS_MAX)
+    one = replace(commits[0].record.contributions[0], reason="x" * 4096, worker="w" * 128)
+    names = ("w" * 128,) * MEMBERS_MAX
+    arrival = Arrival(worker="w" * 128, after_s=1.0)
+    full = replace(
+        commits[0].record,
+        contributions=(one,) * MEMBERS_MAX,
+        attendance=Attendance(
+            arrivals=(arrival,) * MEMBERS_MAX, absent=names, excluded=names, spared=names
+        ),
+        cursor=DataCursor(LEFT_MAX + 1, tuple(range(LEFT_MAX))),
+    )
     commit = Commit.sign(full, signer)
 
     assert Commit.expected(commit.to_bytes(), commit.digest) == commit
-    with pytest.raises(MalformedError, match=f"a length of {WORKERS_MAX + 1}"):
-        Commit.sign(replace(full, contributions=(one,) * (WORKERS_MAX + 1)), signer)
+    with pytest.raises(MalformedError, match=f"a length of {MEMBERS_MAX + 1}"):
+        Commit.sign(replace(full, contributions=(one,) * (MEMBERS_MAX + 1)), signer)
 
 
 @pytest.mark.parametrize("lease", [-1, 2**64])

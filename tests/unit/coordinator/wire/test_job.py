@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pliska.coordinator.wire.errors import JobFileError
 from pliska.coordinator.wire.job import Job, load_job, parse_job
 from pliska.coordinator.wire.job_reader import JOB_FILE_BYTES_MAX
+from pliska.coordinator.wire.limits import WORKERS_MAX
 
 ROOT = Path(__file__).parents[4]
 
@@ -94,6 +95,19 @@ def test_a_job_parses_again_from_the_text_it_carries() -> None:
     job = parse_job(SAMPLE, "first")
     again = parse_job(job.text, "first")
     assert again == job
+
+
+@pytest.mark.parametrize("workers", [1000, WORKERS_MAX])
+def test_a_crowd_of_workers_is_a_job(workers: int) -> None:
+    crowded = SAMPLE.replace("workers = 8", f"workers = {workers}")
+    rounds = parse_job(crowded.replace("quorum = 7", f"quorum = {workers}"), "sample.toml").rounds
+    assert (rounds.workers, rounds.quorum) == (workers, workers)
+
+
+def test_more_workers_than_there_may_be_are_refused_with_the_most() -> None:
+    crowded = SAMPLE.replace("workers = 8", f"workers = {WORKERS_MAX + 1}")
+    with pytest.raises(JobFileError, match=f"workers.*whole number from 1 to {WORKERS_MAX}"):
+        parse_job(crowded, "sample.toml")
 
 
 def test_the_line_of_a_key_can_be_asked_for() -> None:
