@@ -15,12 +15,12 @@ from typing import Any, Self, TypeVar
 from pliska.coordinator import routes
 from pliska.coordinator.directory import JobDirectory, Leader
 from pliska.coordinator.endpoint import Endpoint
-from pliska.coordinator.errors import ProtocolError
+from pliska.coordinator.errors import DamagedStateError, ProtocolError
 from pliska.coordinator.replication.donor_client import DonorClient
 from pliska.coordinator.wire import Buffer, ClientResponse, Reply, ReplyCode, Signer, WireError
 from pliska.coordinator.wire.encoding import U64_MAX
 from pliska.coordinator.wire.http_client import HttpClient
-from pliska.coordinator.wire.messages import PROTOCOL, Hello
+from pliska.coordinator.wire.messages import EMPTY, PROTOCOL, Hello
 from pliska.coordinator.wire.tls import client_context
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "JobDirectory",
     "Leader",
     "Membership",
+    "Newest",
     "NothingNewer",
     "ProtocolError",
     "Version",
@@ -82,6 +83,18 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
+class Newest:
+    """The last committed version, and who gives its parameters beside the coordinators.
+
+    Attributes:
+        donors: Workers. They may lag, lie or be gone: whoever fetches checks.
+    """
+
+    version: Version
+    donors: tuple[Endpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NothingNewer:
     """There is no newer version yet.
 
@@ -128,9 +141,21 @@ class CoordinatorClient:
         await self._http.close()
 
     async def join(
-        self, worker: str, incarnation: bytes, signer: Signer, manifest_digest: bytes
+        self,
+        worker: str,
+        incarnation: bytes,
+        signer: Signer,
+        manifest_digest: bytes,
+        donor: Endpoint | None = None,
     ) -> Membership | Reply:
         """Prove the worker's key and become a member.
+
+        Args:
+            worker: Its name.
+            incarnation: 16 bytes that this process drew.
+            signer: Its key.
+            manifest_digest: Of the model that it has built.
+            donor: Where it gives parameters to others; None where it does not.
 
         Returns:
             The membership, or the reply that says why there is none.
@@ -147,6 +172,7 @@ class CoordinatorClient:
             key_id=signer.key_id,
             nonce=_header(challenge, routes.NONCE, bytes.fromhex),
             manifest_digest=manifest_digest,
+            donor=EMPTY if donor is None else donor.to_bytes(),
         )
         response = await self._post("hello", body=signer.sign(hello).to_bytes())
         reply = _reply(response)
@@ -205,10 +231,12 @@ class CoordinatorClient:
             raise ProtocolError(f"{len(response.body)} bytes of parameters, expected {len(into)}")
         return _version(response)
 
-    async def newest(self, membership: Membership) -> Version | Reply:
+    async def newest(self, membership: Membership) -> Newest | Reply:
         """Ask for the last committed version without its parameters."""
         response = await self._get("newest", membership)
-        return _version(response) if response.status == 200 else _reply(response)
+        if response.status != 200:
+            return _reply(response)
+        return Newest(_version(response), _donors(response))
 
     async def push(self, frame: Iterable[Buffer]) -> Reply:
         """Send one gradient message; see `wire.gradient_frame`."""
@@ -302,6 +330,16 @@ def _version(response: ClientResponse) -> Version:
         is_final=_header(response, routes.FINAL, str) == "yes",
         lease=_data_lease(response),
     )
+
+
+def _donors(response: ClientResponse) -> tuple[Endpoint, ...]:
+    donors = _object(response.body).get(routes.DONORS)
+    if not isinstance(donors, list) or not all(isinstance(each, dict) for each in donors):
+        raise ProtocolError("the coordinator's list of donors is malformed")
+    try:
+        return tuple(Endpoint.from_fields(each) for each in donors[: routes.DONORS_MAX])
+    except DamagedStateError as error:
+        raise ProtocolError(f"the coordinator names a donor: {error}") from error
 
 
 def _data_lease(response: ClientResponse) -> int | None:

@@ -5,11 +5,13 @@ Called by `coordinator.server` at the leader, on one event loop.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pliska.coordinator.admission import UNKNOWN_KEY, refuse_key
 from pliska.coordinator.challenges import Challenges
 from pliska.coordinator.driver import RoundDriver
+from pliska.coordinator.endpoint import Endpoint
+from pliska.coordinator.errors import DamagedStateError
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.refusal import Refusal
 from pliska.coordinator.tally import Tally
@@ -81,7 +83,18 @@ class Joining:
         if hello.manifest_digest not in (EMPTY, self.manifest.digest):
             reason = "the worker built another model: its names, shapes or dtypes differ"
             return Refusal(ReplyCode.SCHEMA, reason)
-        member = self.members.join(hello.worker, hello.incarnation, hello.key_id, now)
+        try:
+            donor = _donor(hello)
+        except DamagedStateError as error:
+            return Refusal(ReplyCode.SCHEMA, f"where the worker donates: {error}")
+        member = self.members.join(hello.worker, hello.incarnation, hello.key_id, now, donor)
         if member is None:
             return Refusal(ReplyCode.BUSY, f"the job has room for {self.members.members_max}")
         return member
+
+
+def _donor(hello: Hello) -> Endpoint | None:
+    """Read where a worker donates, under the name that it has proved."""
+    if hello.donor == EMPTY:
+        return None
+    return replace(Endpoint.from_bytes(hello.donor), name=hello.worker, key_id=hello.key_id)

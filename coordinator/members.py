@@ -13,6 +13,9 @@ import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from pliska.coordinator.endpoint import Endpoint
+from pliska.coordinator.routes import DONORS_MAX
+
 TOKEN_BYTES = 32
 
 
@@ -24,6 +27,7 @@ class Member:
         token: Secret of this membership; never logged.
         heard_at: When something was last heard from it, on the leader's clock.
         seq: Highest sequence number that it has used.
+        donor: Where it gives parameters to others; None where it does not.
     """
 
     worker: str
@@ -32,6 +36,7 @@ class Member:
     token: str
     heard_at: float
     seq: int = 0
+    donor: Endpoint | None = None
 
     def __repr__(self) -> str:
         """Leave the token out, so that it cannot reach a log."""
@@ -56,8 +61,16 @@ class Members:
         self._new_secret = new_secret
         self._by_worker: dict[str, Member] = {}
         self._by_token: dict[str, str] = {}
+        self._named_last = ""
 
-    def join(self, worker: str, incarnation: bytes, key_id: str, now: float) -> Member | None:
+    def join(
+        self,
+        worker: str,
+        incarnation: bytes,
+        key_id: str,
+        now: float,
+        donor: Endpoint | None = None,
+    ) -> Member | None:
         """Take a worker in that has proved its key; None when the job is full."""
         known = self._by_worker.get(worker)
         if known is None and len(self._by_worker) >= self.members_max:
@@ -65,7 +78,7 @@ class Members:
         self.leave(worker)
         seq = known.seq if known is not None and known.incarnation == incarnation else 0
         token = self._new_secret(TOKEN_BYTES).hex()
-        member = Member(worker, incarnation, key_id, token, heard_at=now, seq=seq)
+        member = Member(worker, incarnation, key_id, token, now, seq, donor)
         self._by_worker[worker] = member
         self._by_token[token] = worker
         return member
@@ -106,6 +119,18 @@ class Members:
         for worker in gone:
             self.leave(worker)
         return gone
+
+    def donors(self, asking: str) -> tuple[Endpoint, ...]:
+        """Name up to `DONORS_MAX` workers that give parameters to the one that asks, in turn."""
+        donors = {
+            name: member.donor
+            for name, member in self._by_worker.items()
+            if member.donor is not None and name != asking
+        }
+        # Those behind the last one that was named come first, so that all have their turn.
+        in_turn = sorted(donors, key=lambda name: (name <= self._named_last, name))[:DONORS_MAX]
+        self._named_last = in_turn[-1] if in_turn else ""
+        return tuple(donors[name] for name in in_turn)
 
     def present(self) -> Mapping[str, bytes]:
         """Return the live workers and their incarnations."""

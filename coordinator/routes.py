@@ -15,6 +15,7 @@ AFTER = "after"
 WAIT_S = "wait_s"
 LEASE = "lease"
 WANTED = "wanted"
+DONORS = "donors"
 
 VISIT_CHALLENGE = "visit-challenge"
 VISIT = "visit"
@@ -36,6 +37,8 @@ PROBE = "probe"
 WAIT_S_MAX = 20.0
 """The longest that a request for a newer version is held open."""
 HELLO_BYTES_MAX = 16 * 1024
+DONORS_MAX = 4
+"""Workers that one that joins is told of; more would not make it faster."""
 
 
 def job_path(job: str, action: str) -> str:

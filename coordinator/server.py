@@ -214,12 +214,15 @@ class Server:
         return Response(200, headers, published.parameters)
 
     async def _newest(self, leading: Leading, request: Request) -> Response:
-        """Name the last committed version and the lease; any donor has the parameters."""
+        """Name the last committed version, the lease, and workers that have the parameters too."""
         member = _member(leading, request)
         if member is None:
             return self._stranger()
         leading.heard_from(member)
-        return Response(200, _version_headers(leading, leading.publisher.published, member))
+        donors = [donor.to_fields() for donor in leading.members.donors(member.worker)]
+        headers = _version_headers(leading, leading.publisher.published, member)
+        named = _json({routes.DONORS: donors})
+        return Response(200, {**headers, **named.headers}, named.body)
 
     async def _gradients(self, leading: Leading, request: Request) -> Response:
         return Response.of_reply(await leading.intake.receive(request.body))

@@ -14,6 +14,7 @@ from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
 from pliska.discovery import Enrolled, Role, key_id, load_private_key, public_bytes
 from pliska.trainer.adversary import Adversary
+from pliska.trainer.donation import Door, donate
 from pliska.trainer.errors import NoCoordinatorError, UnknownWorkerError
 from pliska.trainer.gradient_source import ByzantineSource, GradientSource, HonestSource
 from pliska.trainer.worker import Worker, WorkerOptions
@@ -32,7 +33,12 @@ class Attacking:
 
 
 async def start_worker(
-    store: str, job_name: str, key: Path, leader_timeout_s: float, attacking: Attacking | None
+    store: str,
+    job_name: str,
+    key: Path,
+    leader_timeout_s: float,
+    attacking: Attacking | None,
+    door: Door | None = None,
 ) -> int:
     """Run a worker until its job is finished and return the last version.
 
@@ -44,6 +50,7 @@ async def start_worker(
         UnknownWorkerError: The key is not enrolled as a worker's.
         NoCoordinatorError: No coordinator started or led the job in time.
         WorkerRefusedError: The coordinator refuses this worker for good.
+        ListenError: It cannot donate where it is to.
         JobFileError: A function that the job names cannot be used here.
     """
     torch.set_num_threads(1)
@@ -55,15 +62,17 @@ async def start_worker(
         name = _worker_name(enrolled, key, identity)
         job = await _find_job(directory, leader_timeout_s)
         computation = await asyncio.to_thread(Computation, job)
-        worker = Worker(
-            name=name,
-            directory=directory,
-            computation=computation,
-            source=_source(computation, name, attacking),
-            signer=Signer(private_key, identity),
-            options=WorkerOptions(leader_timeout_s),
-        )
-        return await worker.run()
+        async with donate(door, name, identity, directory) as donation:
+            worker = Worker(
+                name=name,
+                directory=directory,
+                computation=computation,
+                source=_source(computation, name, attacking),
+                signer=Signer(private_key, identity),
+                options=WorkerOptions(leader_timeout_s),
+                donation=donation,
+            )
+            return await worker.run()
 
 
 def _worker_name(enrolled: Enrolled | None, key: Path, identity: str) -> str:

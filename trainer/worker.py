@@ -17,8 +17,6 @@ import secrets
 import time
 from dataclasses import dataclass
 
-import numpy as np
-
 from pliska.coordinator.client import (
     CoordinatorClient,
     JobDirectory,
@@ -38,14 +36,14 @@ from pliska.coordinator.wire import (
     Signer,
     TransportError,
     gradient_frame,
-    hash_tree,
     seal,
 )
 from pliska.coordinator.wire.thread import in_thread
 from pliska.locks import StoreError
+from pliska.trainer.base_version import BaseVersion
+from pliska.trainer.donation import Donation
 from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
 from pliska.trainer.gradient_source import Assignment, GradientSource
-from pliska.trainer.recovery import ParameterRecovery
 from pliska.trainer.until import until
 
 log = logging.getLogger(__name__)
@@ -57,8 +55,6 @@ LEADER_PAUSE_S = 0.1
 LEADER_CHECK_S = 0.5
 """How often the store is asked whether the leader is still the same."""
 HEARTBEATS_PER_LEASE = 3
-WHOLE_BYTES_MAX = 4 * 2**20
-"""Parameters up to this size are fetched in one request also by a worker that joins."""
 
 NO_LEASE = "waits for a batch: its round is not open yet, or it is in quarantine"
 
@@ -101,6 +97,7 @@ class Worker:
         source: GradientSource,
         signer: Signer,
         options: WorkerOptions,
+        donation: Donation | None = None,
     ) -> None:
         """Prepare a new incarnation; nothing is sent before `run`.
 
@@ -111,6 +108,7 @@ class Worker:
             source: Makes the gradients, from `computation`.
             signer: The worker's key.
             options: How patient it is.
+            donation: Where it gives its parameters to others; None where it does not.
         """
         self.name = name
         self._directory = directory
@@ -118,15 +116,14 @@ class Worker:
         self._source = source
         self._signer = signer
         self._options = options
+        self._donation = donation
         self._incarnation = secrets.token_bytes(16)
-        self._landing = np.empty(computation.dimension, dtype="<f4")
         self._rounds = computation.job.rounds.count
         self._manifest_digest = computation.manifest().digest
         self._seq = 0
         self._mode_epoch = 0
         self._epoch = 0
-        self._recovery = ParameterRecovery(directory, signer, self._landing.data.cast("B"))
-        self._base: Version | None = None
+        self._base = BaseVersion(computation, directory, signer, donation)
         self._lease: int | None = None
         self._sealed: SealedPayload | None = None
 
@@ -198,7 +195,11 @@ class Worker:
 
     async def _join(self, client: CoordinatorClient) -> Version | None:
         joined = await client.join(
-            self.name, self._incarnation, self._signer, self._manifest_digest
+            self.name,
+            self._incarnation,
+            self._signer,
+            self._manifest_digest,
+            None if self._donation is None else self._donation.endpoint,
         )
         if isinstance(joined, Reply):
             if joined.code not in TRY_TO_JOIN_AGAIN:
@@ -237,22 +238,12 @@ class Worker:
         self, client: CoordinatorClient, joined: Membership, wait_s: float
     ) -> Version | NothingNewer | Reply:
         """Fetch the version to compute on, if there is a newer one than the base, and a lease."""
-        landing = self._landing.data.cast("B")
-        if self._base is None and len(landing) > WHOLE_BYTES_MAX:
-            news: Version | NothingNewer | Reply = await client.newest(joined)
-            if isinstance(news, Version):
-                await self._recovery.fetch(news)
-        else:
-            after = -1 if self._base is None else self._base.version
-            lacks = self._lease is None
-            news = await client.model(joined, after, wait_s, landing, wants_lease=lacks)
-            if isinstance(news, Version) and await in_thread(_root, landing) != news.digest:
-                raise ProtocolError(f"the parameters of version {news.version} were damaged")
+        lacks_lease = self._lease is None
+        news = await self._base.renew(client, joined, wait_s, wants_lease=lacks_lease)
         if isinstance(news, Version):
-            self._computation.parameters[:] = self._landing
-            self._base, self._lease, self._sealed = news, news.lease, None
+            self._lease, self._sealed = news.lease, None
             self._mode_epoch = news.mode_epoch
-        elif isinstance(news, NothingNewer) and self._lease is None:
+        elif isinstance(news, NothingNewer) and lacks_lease:
             self._lease = news.lease
         return news
 
@@ -273,7 +264,7 @@ class Worker:
 
     async def _push(self, client: CoordinatorClient, joined: Membership) -> Reply:
         """Send the gradient for the base, computing it unless it was sent before."""
-        base, lease = self._base, self._lease
+        base, lease = self._base.version, self._lease
         if base is None or lease is None:
             raise ProtocolError("the leader has published no version, or leased no batch")
         if self._sealed is None:
@@ -320,7 +311,7 @@ class Worker:
             WorkerRefusedError: Sending it again is of no use.
         """
         if reply.code in ANEW:
-            self._base = None
+            self._base.forget()
             return 0.0
         if reply.code is ReplyCode.STALE_LEASE:
             self._lease = self._sealed = None
@@ -336,10 +327,6 @@ class Worker:
         return WorkerRefusedError(
             f"the coordinator refuses worker {self.name!r}: {reply.code}, {reply.reason}"
         )
-
-
-def _root(payload: memoryview) -> bytes:
-    return hash_tree.root(hash_tree.leaves(payload), len(payload))
 
 
 async def _beat(client: CoordinatorClient, joined: Membership) -> None:

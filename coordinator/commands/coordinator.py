@@ -74,9 +74,7 @@ def run(
 
     checked = load_job(job)  # before torch is waited for: most mistakes show here
     from pliska.coordinator.daemon import CoordinatorOptions, run_coordinator
-    from pliska.coordinator.rounds.round_state import (
-        Phase,
-    )
+    from pliska.coordinator.rounds.round_state import Phase
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     options = CoordinatorOptions(

@@ -233,9 +233,7 @@ class Replicas:
             del self._replicas[gone]
             self._wake()
         for endpoint in others - self._following.keys():
-            self._replicas[endpoint] = Replica(
-                endpoint.name, ReplicaState.AWAY, 0, self._now()
-            )
+            self._replicas[endpoint] = Replica(endpoint.name, ReplicaState.AWAY, 0, self._now())
             self._following[endpoint] = asyncio.create_task(self._serve(endpoint))
 
     async def _serve(self, endpoint: Endpoint) -> None:

@@ -30,7 +30,7 @@ class Sealed:
     read_payload: Callable[[int, int], bytes | memoryview]
 
     @classmethod
-    def of_bytes(cls, payload: bytes) -> "Sealed":
+    def of_bytes(cls, payload: bytes | memoryview) -> "Sealed":
         """Hash a payload that lies in memory."""
         view = memoryview(payload)
         leaves = b"".join(hash_tree.leaves(view))

@@ -104,6 +104,8 @@ class Download:
             into: `payload_len` bytes; complete once `fetch` has returned.
         """
         self.resource = resource
+        self.given: dict[str, int] = {}
+        """Bytes of the payload by the name of the donor that they came from."""
         self._into = into
         self._plan = SpanPlan(resource.payload_len)
         self._verifier: hash_tree.ChunkVerifier | None = None
@@ -176,6 +178,7 @@ class Download:
             await donor.read(self.resource, self.resource.leaves_len + start, landing)
             await in_thread(self._take_in, start, landing)
             arrived = True
+            self.given[donor.name] = self.given.get(donor.name, 0) + end - start
         finally:
             async with self._changed:
                 if arrived:

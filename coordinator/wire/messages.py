@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 from pliska.coordinator.wire.codec import CodecSpec
 from pliska.coordinator.wire.encoding import Digest, Length, Name, Unique
 from pliska.coordinator.wire.errors import MalformedError
-from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX
+from pliska.coordinator.wire.limits import DONOR_BYTES_MAX, REASON_CHARACTERS_MAX
 from pliska.coordinator.wire.reply_codes import ReplyCode
 
 PROTOCOL = 1
@@ -30,6 +30,8 @@ class Hello:
     Attributes:
         nonce: The challenge, which makes an overheard hello useless.
         manifest_digest: Of the model the worker has built, or `EMPTY`.
+        donor: Where it gives parameters to others that join: a
+            `coordinator.endpoint.Endpoint`, or `EMPTY`.
     """
 
     wire_type: ClassVar[str] = f"pliska/hello/{PROTOCOL}"
@@ -41,6 +43,7 @@ class Hello:
     key_id: Name
     nonce: Annotated[bytes, Length(16, 64)]
     manifest_digest: Annotated[bytes, Length(0, 32)] = EMPTY
+    donor: Annotated[bytes, Length(0, DONOR_BYTES_MAX)] = EMPTY
 
     def __post_init__(self) -> None:
         if len(self.manifest_digest) not in (0, 32):

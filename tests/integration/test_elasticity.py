@@ -10,6 +10,15 @@ import pytest
 from training.site import Site
 from training.toy_job import toy_job
 
+from pliska.coordinator.client import (
+    CoordinatorClient,
+    DonorClient,
+    Membership,
+    Newest,
+    parameters_path,
+)
+from pliska.coordinator.training.computation import Computation
+from pliska.coordinator.wire import Download, NoDonorError, Resource
 from pliska.trainer.demo.processes import Child
 
 pytestmark = pytest.mark.timeout(300)
@@ -26,13 +35,13 @@ async def start(site: Site, *, count: int = 10, quorum: int = 2, workers: int = 
     await site.leads("c1")
 
 
-async def process(site: Site, name: str, life: int = 1) -> Child:
+async def process(site: Site, name: str, *options: str, life: int = 1) -> Child:
     """Start a worker as a process; each life of it has the same key."""
     key = site.folder / f"{name}.pem"
     if not key.exists():
         site.enroll(name)
     command = ("worker", "run", "--job", "toy", "--key", str(key), "--store", site.store)
-    return await site.processes.start(f"{name}-{life}", command)
+    return await site.processes.start(f"{name}-{life}", (*command, *options))
 
 
 async def is_here(site: Site, worker: str, wanted: bool) -> None:
@@ -119,7 +128,7 @@ async def test_a_worker_that_flaps_ends_nothing(site: Site) -> None:
     pace = site.paced_worker("w1")
     site.worker("w2")
     for life in range(1, 4):
-        flapping = await process(site, "w3", life)
+        flapping = await process(site, "w3", life=life)
         await is_here(site, "w3", wanted=True)
         pace.allow(2 * life)
         await site.committed(2 * life)
@@ -170,3 +179,39 @@ async def test_a_newcomer_whose_coordinator_dies_while_it_joins_finds_the_next_o
     assert await (await newcomer).process.wait() == 0
     chain = site.chain(site.own_storage(standby))
     assert [record.round for record in chain] == list(range(1, 9))
+
+
+async def test_a_worker_that_donates_gives_its_parameters_to_one_that_joins(site: Site) -> None:
+    """Recovery from the leader alone, which is no use once many join: torchft, hivemind."""
+    await start(site, count=4, quorum=2, workers=2)
+    giving = await process(site, "w1", "--donate", "127.0.0.1")
+    await is_here(site, "w1", wanted=True)
+    site.enroll("w3")
+    signer, leader = site.signer("w3"), site.directory.leader()
+    assert leader is not None
+    async with CoordinatorClient(leader.endpoint, "toy") as client:
+        joined = await client.join("w3", bytes(16), signer, b"")
+        assert isinstance(joined, Membership)
+        newest = await client.newest(joined)
+        assert isinstance(newest, Newest)
+        await client.leave(joined)
+    (endpoint,) = newest.donors
+    assert endpoint.name == "w1"
+    await given(DonorClient(endpoint, "toy", signer), newest, 4 * Computation(site.job).dimension)
+    site.worker("w2")
+    await finishes(site)
+    assert await giving.process.wait() == 0
+
+
+async def given(donor: DonorClient, newest: Newest, size: int) -> None:
+    """Fetch a version from this donor alone, as soon as it has it."""
+    resource = Resource(parameters_path(newest.version), newest.version.digest, size)
+    try:
+        async with asyncio.timeout(60.0):
+            while True:
+                try:
+                    return await Download(resource, memoryview(bytearray(size))).fetch([donor])
+                except NoDonorError:  # the worker has joined and downloads just now
+                    await asyncio.sleep(0.05)
+    finally:
+        await donor.close()

@@ -1,15 +1,19 @@
 """How a leader takes workers in."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from training.leadership import LIFE, Lead
 
+from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.members import Member
 from pliska.coordinator.refusal import Refusal
 from pliska.coordinator.wire import ReplyCode
 from pliska.discovery import new_private_key
+
+DONOR = Endpoint("whoever", "10.0.0.7", 4711, "certificate", "any")
 
 
 @pytest.fixture
@@ -48,6 +52,8 @@ async def test_manifest_of_the_same_model_is_accepted(lead: Lead) -> None:
         ({"key_id": "another"}, ReplyCode.BAD_SIG),
         ({"nonce": bytes(32)}, ReplyCode.REPLAY),
         ({"manifest_digest": b"x" * 32}, ReplyCode.SCHEMA),
+        ({"donor": b"{}"}, ReplyCode.SCHEMA),
+        ({"donor": DONOR.to_bytes().replace(b"10.0.0.7", b"h/path?")}, ReplyCode.SCHEMA),
     ],
 )
 async def test_hello_that_does_not_fit_is_refused(
@@ -55,6 +61,13 @@ async def test_hello_that_does_not_fit_is_refused(
 ) -> None:
     assert await refused(lead, lead.hello("w1", **wrong)) is code
     assert not lead.leading.members.present()
+
+
+async def test_a_donor_stands_under_the_name_and_key_that_it_proved(lead: Lead) -> None:
+    hello = lead.hello("w1", donor=DONOR.to_bytes())
+    member = await lead.leading.joining.hello(hello)
+    assert isinstance(member, Member)
+    assert member.donor == replace(DONOR, name="w1", key_id=lead.signer("w1").key_id)
 
 
 async def test_hello_of_a_forger_does_not_use_up_the_challenge(lead: Lead) -> None:

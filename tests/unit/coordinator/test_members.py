@@ -2,7 +2,9 @@
 
 import itertools
 
+from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.members import Members
+from pliska.coordinator.routes import DONORS_MAX
 
 LIFE = b"1" * 16
 
@@ -57,3 +59,25 @@ def test_a_full_job_takes_no_further_worker_but_a_known_one_comes_back() -> None
     assert here.join("w1", LIFE, "key", 0.0) is not None
     assert here.join("w2", LIFE, "key", 0.0) is None
     assert here.join("w1", b"2" * 16, "key", 0.0) is not None
+
+
+def test_workers_that_donate_are_named_in_turn_and_never_to_themselves() -> None:
+    here = members()
+    for number in range(7):
+        name = f"w{number}"
+        donor = Endpoint(name, "127.0.0.1", 1 + number, "", "key") if number else None
+        here.join(name, LIFE, "key", 0.0, donor)
+    first = [each.name for each in here.donors("w0")]
+    then = [each.name for each in here.donors("w0")]
+    assert len(first) == len(then) == DONORS_MAX
+    assert set(first) | set(then) == {f"w{number}" for number in range(1, 7)}
+    for number in range(1, 7):
+        assert f"w{number}" not in {each.name for each in here.donors(f"w{number}")}
+    here.leave("w3")
+    assert "w3" not in {each.name for _ in range(3) for each in here.donors("w0")}
+
+
+def test_nobody_is_named_where_nobody_donates() -> None:
+    here = members()
+    here.join("w1", LIFE, "key", 0.0)
+    assert here.donors("w2") == ()

@@ -1,6 +1,7 @@
 """From a key file and a job's name to a running worker."""
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from pliska.discovery import (
     public_bytes,
     write_private_key,
 )
-from pliska.trainer.errors import NoCoordinatorError, UnknownWorkerError
+from pliska.trainer.donation import Door
+from pliska.trainer.errors import ListenError, NoCoordinatorError, UnknownWorkerError
 from pliska.trainer.start import start_worker
 
 
@@ -31,8 +33,8 @@ class Place:
     def enroll(self, name: str = "w1", role: Role = Role.WORKER) -> None:
         self.directory.keyring.enroll(name, role, public_bytes(self.private_key))
 
-    def start(self, timeout_s: float = 0.3) -> int:
-        return asyncio.run(start_worker(self.store, "toy", self.key, timeout_s, None))
+    def start(self, timeout_s: float = 0.3, door: Door | None = None) -> int:
+        return asyncio.run(start_worker(self.store, "toy", self.key, timeout_s, None, door))
 
 
 @pytest.fixture
@@ -71,3 +73,12 @@ def test_job_without_a_leader_is_given_up_after_the_same_time(place: Place) -> N
     place.directory.publish(toy_job())
     with pytest.raises(NoCoordinatorError, match="nobody has led"):
         place.start()
+
+
+def test_a_door_that_is_taken_is_named_with_what_to_do(place: Place) -> None:
+    place.enroll()
+    place.directory.publish(toy_job())
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ListenError, match=f"port {port}.*name another --bind or --port"):
+            place.start(door=Door("127.0.0.1", "127.0.0.1", port))

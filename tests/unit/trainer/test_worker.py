@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -15,10 +16,12 @@ from pliska.coordinator.client import (
     JobDirectory,
     Leader,
     Membership,
+    Newest,
     Version,
 )
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ProtocolError
+from pliska.coordinator.replication.parameter_donor import ParameterDonor
 from pliska.coordinator.rounds.round_state import Phase
 from pliska.coordinator.training.computation import Computation
 from pliska.coordinator.wire import (
@@ -33,7 +36,8 @@ from pliska.coordinator.wire import (
 )
 from pliska.coordinator.wire.tls import self_signed
 from pliska.locks import Election, Leadership, Session, StoreUnavailableError
-from pliska.trainer import worker as worker_module
+from pliska.trainer import base_version
+from pliska.trainer.donation import Donation, Door, donate
 from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
 from pliska.trainer.gradient_source import HonestSource
 from pliska.trainer.recovery import ParameterRecovery
@@ -43,7 +47,11 @@ LeadToy = Callable[..., Lead]
 
 
 def worker_of(
-    lead: Lead, name: str, directory: JobDirectory | None = None, timeout_s: float = PATIENCE_S
+    lead: Lead,
+    name: str,
+    directory: JobDirectory | None = None,
+    timeout_s: float = PATIENCE_S,
+    donation: Donation | None = None,
 ) -> Worker:
     computation = Computation(lead.job)
     return Worker(
@@ -53,6 +61,7 @@ def worker_of(
         source=HonestSource(computation),
         signer=lead.signer(name),
         options=WorkerOptions(timeout_s),
+        donation=donation,
     )
 
 
@@ -71,13 +80,13 @@ async def test_workers_train_a_job_to_its_end(lead_toy: LeadToy) -> None:
 async def test_worker_that_joins_fetches_large_parameters_in_parts(
     lead_toy: LeadToy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "WHOLE_BYTES_MAX", 0)
+    monkeypatch.setattr(base_version, "WHOLE_BYTES_MAX", 0)
     fetched: list[int] = []
     fetch = ParameterRecovery.fetch
 
-    async def noted(self: ParameterRecovery, version: Version) -> None:
-        await fetch(self, version)
-        fetched.append(version.version)
+    async def noted(self: ParameterRecovery, newest: Newest) -> None:
+        await fetch(self, newest)
+        fetched.append(newest.version.version)
 
     monkeypatch.setattr(ParameterRecovery, "fetch", noted)
     lead = lead_toy(count=3, workers=2, quorum=2)
@@ -86,6 +95,37 @@ async def test_worker_that_joins_fetches_large_parameters_in_parts(
         assert await asyncio.gather(*workers) == [3, 3]
         assert await running is Phase.FINISHED
     assert fetched[:2] == [0, 0]
+
+
+async def test_worker_that_joins_recovers_from_another_worker_where_no_coordinator_gives(
+    lead_toy: LeadToy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="pliska.trainer.recovery")
+    lead = lead_toy(count=3, workers=2, quorum=2)
+
+    async def nothing(_digest: bytes) -> None:
+        return None
+
+    monkeypatch.setattr(lead, "_parameters", nothing)
+    holds = asyncio.Event()
+    hold = ParameterDonor.hold
+
+    def noted(self: ParameterDonor, digest: bytes, parameters: memoryview) -> None:
+        hold(self, digest, parameters)
+        holds.set()
+
+    monkeypatch.setattr(ParameterDonor, "hold", noted)
+    door, key = Door("127.0.0.1", "127.0.0.1"), lead.signer("w1").key_id
+    async with lead.serving(), lead.running() as running, asyncio.timeout(PATIENCE_S):
+        async with donate(door, "w1", key, lead.directory) as donation:
+            giving = asyncio.create_task(worker_of(lead, "w1", donation=donation).run())
+            await holds.wait()
+            monkeypatch.setattr(base_version, "WHOLE_BYTES_MAX", 0)
+            assert await worker_of(lead, "w2").run() == 3
+            assert await giving == 3
+        assert await running is Phase.FINISHED
+    size = 4 * Computation(lead.job).dimension
+    assert f"version=0 bytes=w1:{size} reason=recovered" in caplog.text
 
 
 class Forgetful(JobDirectory):
@@ -302,7 +342,7 @@ class Scripted:
 async def delivered(lead: Lead, *replies: Reply) -> tuple[Reply, list[GradientHeader]]:
     """Deliver a gradient for version 0; return the last reply and the headers that were sent."""
     worker = worker_of(lead, "w1")
-    worker._base = Version(
+    worker._base._version = Version(
         version=0, epoch=1, mode_epoch=0, digest=bytes(32), is_final=False, lease=4
     )
     worker._lease = 4
