@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 TEXT_LENGTH_MAX = 1000
 DEPTH_MAX = 8
@@ -84,37 +84,17 @@ class WholeOrAuto:
 
 
 @dataclass(frozen=True, slots=True)
-class Seconds:
-    """A time span in a closed range."""
-
-    least: float
-    most: float
-
-    @property
-    def description(self) -> str:
-        """The range in words."""
-        return f"a number of seconds from {self.least:g} to {self.most:g}"
-
-    def accept(self, value: object) -> float:
-        """The span as a float; whole numbers are taken too."""
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UnexpectedValueError(f"is {kind_of(value)}")
-        if not self.least <= value <= self.most:
-            raise UnexpectedValueError(f"is {value}")
-        return float(value)
-
-
-@dataclass(frozen=True, slots=True)
 class Real:
     """A number in a closed range."""
 
     least: float
     most: float
+    noun: ClassVar[str] = "a number"
 
     @property
     def description(self) -> str:
         """The range in words."""
-        return f"a number from {self.least:g} to {self.most:g}"
+        return f"{self.noun} from {self.least:g} to {self.most:g}"
 
     def accept(self, value: object) -> float:
         """The number as a float; whole numbers are taken too."""
@@ -123,6 +103,13 @@ class Real:
         if not self.least <= value <= self.most:
             raise UnexpectedValueError(f"is {value}")
         return float(value)
+
+
+class Seconds(Real):
+    """A time span in a closed range."""
+
+    __slots__ = ()
+    noun = "a number of seconds"
 
 
 @dataclass(frozen=True, slots=True)
