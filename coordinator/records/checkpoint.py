@@ -9,15 +9,16 @@ with a reason and never restored. Called by the writer thread
 record is on the chain, and by `donor`, which gives its bytes to who joins.
 """
 
+import contextlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from pliska.coordinator.errors import DamagedStateError, StorageError
+from pliska.coordinator.errors import DamagedStateError, MissingObjectError, StorageError
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.training.state_manifest import StateManifest, in_order
 from pliska.coordinator.training.tensor_file import data_offset, decode_tensors, encode_tensors
@@ -81,7 +82,8 @@ class CheckpointStore:
                 each file.
 
         Raises:
-            StorageError: the disk failed or is full; the checkpoint does not count.
+            StorageError: the disk failed or is full, or others removed the checkpoint as
+                superfluous while this process was paused; it does not count.
         """
         place = self.place(checkpoint.version, checkpoint.record_digest)
         sealed, leaves = state.sealed()
@@ -107,6 +109,7 @@ class CheckpointStore:
         text = json.dumps(manifest, indent=1, sort_keys=True, allow_nan=False)
         permit()
         self._storage.write(f"{place}/{_MANIFEST}", [text.encode()])
+        self._require_whole(place)
 
     def places(self) -> list[str]:
         """Return the folders of the complete checkpoints, newest version first."""
@@ -167,27 +170,21 @@ class CheckpointStore:
             raise DamagedStateError(f"{place}: its files are not as long as its state")
         return StoredState(self._storage, sealed, leaves, tuple(spans))
 
-    def keep_only(self, kept: Collection[str]) -> list[str]:
-        """Remove all checkpoints but these; return the folders removed.
-
-        Folders without a manifest go too where a newer checkpoint is complete:
-        a crash left them.
-        """
-        complete = self.places()
-        if not complete:
-            return []
-        removed = []
+    def folders(self) -> list["Folder"]:
+        """List what lies here, complete or not, newest version first; in one look."""
         by_place: dict[str, list[str]] = {}
         for name in self._storage.names(self._folder):
-            by_place.setdefault(name.rpartition("/")[0], []).append(name)
-        for place, names in by_place.items():
-            if place in kept or place > complete[0]:
-                continue
-            # The manifest goes first: half a checkpoint must not look complete.
-            for name in sorted(names, key=lambda name: not name.endswith(_MANIFEST)):
-                self._storage.delete(name)
-            removed.append(place)
-        return removed
+            place = name.rpartition("/")[0]
+            if _PLACE.fullmatch(place.removeprefix(self._folder)):
+                by_place.setdefault(place, []).append(name)
+        return [self._opened(place, by_place[place]) for place in sorted(by_place, reverse=True)]
+
+    def remove(self, folder: "Folder") -> None:
+        """Remove a checkpoint, or what there is of it."""
+        # The manifest goes first, also one that came since: half a checkpoint must not look whole.
+        manifest = f"{folder.place}/{_MANIFEST}"
+        for name in (manifest, *(each for each in folder.names if each != manifest)):
+            self._storage.delete(name)
 
     def place(self, version: int, record_digest: bytes) -> str:
         """Return the folder of the checkpoint of this version and commit record."""
@@ -196,6 +193,22 @@ class CheckpointStore:
     def version_of(self, place: str) -> int:
         """Return the version that one of `places` is of."""
         return int(place.removeprefix(self._folder).partition("-")[0])
+
+    def _opened(self, place: str, names: Sequence[str]) -> "Folder":
+        wanted = {f"{place}/{name}" for name in (_STATE_MANIFEST, _STATE_LEAVES)}
+        is_whole = False
+        if f"{place}/{_MANIFEST}" in names:
+            with contextlib.suppress(DamagedStateError, MissingObjectError):
+                wanted |= {f"{place}/{name}" for name, _ in self._manifest(place).files}
+                is_whole = wanted <= {*names}
+        return Folder(place, self.version_of(place), tuple(names), is_whole)
+
+    def _require_whole(self, place: str) -> None:
+        """Take back a checkpoint whose files were removed while the others were written."""
+        folder = self._opened(place, self._storage.names(f"{place}/"))
+        if not folder.is_whole:
+            self.remove(folder)
+            raise StorageError(f"{place}: it was removed while it was written")
 
     def _manifest(self, place: str) -> "_Manifest":
         manifest = _Manifest.parse(
@@ -206,6 +219,22 @@ class CheckpointStore:
         if manifest.job != self._job or expected != place:
             raise DamagedStateError(f"{place}: its manifest belongs elsewhere")
         return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A checkpoint, or what there is of one.
+
+    Attributes:
+        version: That it is of.
+        names: Of the objects in it.
+        is_whole: Whether its manifest is there and every file that it names.
+    """
+
+    place: str
+    version: int
+    names: tuple[str, ...]
+    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ class Pruner:
         self._known: dict[int, bytes] = {}
 
     def versions(self) -> list[int]:
-        """Return the versions of the complete checkpoints."""
-        return [self._checkpoints.version_of(place) for place in self._checkpoints.places()]
+        """Return the versions of the whole checkpoints."""
+        return [folder.version for folder in self._checkpoints.folders() if folder.is_whole]
 
     def prune(self, head: Commit, horizon: int, spared: Collection[int] = ()) -> None:
         """Remove what nobody needs.
@@ -45,12 +45,17 @@ class Pruner:
         Raises:
             StorageError: The disk failed; what was not removed is tried again next time.
         """
-        stays = kept(horizon, self.versions(), self._options, head.record.undone)
-        places = self._checkpoints.places()
-        version_of = self._checkpoints.version_of
-        wanted = stays.checkpoints | frozenset(spared)
-        self._checkpoints.keep_only([each for each in places if version_of(each) in wanted])
+        # One look decides, and only what it saw goes: whatever others store while this process is
+        # paused between the two stays.
+        folders = self._checkpoints.folders()
+        whole = [folder.version for folder in folders if folder.is_whole]
+        stays = kept(horizon, whole, self._options, head.record.undone)
         last = min((stays.aggregates_after, *spared))
+        wanted = stays.checkpoints | frozenset(spared)
+        for folder in folders:
+            # One that is not whole may be in the making, unless it would go then too.
+            if folder.version < last or (folder.is_whole and folder.version not in wanted):
+                self._checkpoints.remove(folder)
         old = [each for each in self._log.entries() if each.version <= last]
         if not old:
             return

@@ -10,9 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from training.site import Site
 from training.toy_job import toy_job
 
+from pliska.coordinator.audit.audit import verify_job
+from pliska.coordinator.records.audit_keys import KeyBook
+from pliska.coordinator.records.checkpoint import CheckpointStore
+from pliska.coordinator.storage.storage import LocalStorage
+from pliska.coordinator.wire.job import parse_job
 from pliska.trainer.worker import LEADER_CHECK_S
 
 WORKERS = ("w1", "w2", "w3")
@@ -82,6 +88,49 @@ async def test_stopped_leader_is_replaced_changes_nothing_when_it_goes_on_and_ma
     assert await site.children[other].process.wait() == 0
     expect_undisturbed(site)
     assert len({record.epoch for record in site.chain()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("how", "part"),
+    [
+        ("write", "/checkpoints/000000000004-"),
+        ("delete", "/checkpoints/000000000003-"),
+        ("delete", "/log/000000000004-"),
+    ],
+)
+async def test_leader_that_is_stopped_amid_its_files_spoils_none_that_the_next_one_needs(
+    site: Site, how: str, part: str
+) -> None:
+    text = toy_job(count=9, more="[durable]\nkeep_rounds = 0\n").text
+    site.define(parse_job(text.replace("every = 3", "every = 1, keep = 1"), "toy.toml"))
+    script = Path(__file__).parents[1] / "training" / "stopping_coordinator.py"
+    key = site.folder / "coordinator.pem"
+    stopped = await site.script(
+        "c1", script, site.job_file, site.store, site.storage, key, 1.0, how, part
+    )
+    await site.leads("c1")
+    await site.coordinator("c2")
+    await site.stands_by("c2")
+    pace = site.paced_worker("w1")
+    site.worker("w2")
+    site.worker("w3")
+    pace.allow(4)
+    assert await site.leads("c2") == "c2"
+    pace.allow(8)
+    await site.committed(7)
+    stopped.signal(signal.SIGCONT)
+    await site.stands_by("c1")
+    pace.allow(9)
+    assert await site.finished() == [9, 9, 9]
+    expect_undisturbed(site)
+    for name in ("c1", "c2"):
+        assert await site.children[name].process.wait() == 0
+    storage = LocalStorage(site.storage)
+    checkpoints = CheckpointStore(storage, "toy")
+    assert [checkpoints.read(place)[0].version for place in checkpoints.places()] == [9]
+    keys = KeyBook.of_enrolled(site.directory.keyring.list())
+    report = verify_job(storage, "toy", keys, reputation=site.job.reputation)
+    assert report.is_sound, report.checks
 
 
 async def test_coordinator_killed_between_log_and_commit_loses_nothing_after_a_cold_start(

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from simulation.disk import Disk, DiskStorage
+from simulation.shared_disk import SharedDisk, loss
 from simulation.world import Run
 from training.passes import miscounts
 
 from pliska.coordinator.errors import CoordinatorError
 from pliska.coordinator.records.commit import Commit, break_in_chain, break_in_restoring
 from pliska.coordinator.records.rollback import undoing
-from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.replication.recovery import recover
 from pliska.coordinator.rounds.round_state import Phase
 
@@ -142,22 +142,13 @@ def _replicas(run: Run, committed: Sequence[Commit]) -> Iterator[str]:
 
 def _stored(run: Run, committed: Sequence[Commit]) -> Iterator[str]:
     """Whoever wakes late changes nothing that is stored, and removes nothing that is needed."""
-    for disk in run.disks.values():
+    for disk in {id(disk): disk for disk in run.disks.values()}.values():
         yield from (f"{name} was changed" for name in disk.changed)
         for name in disk.deleted:
             if name.split("/")[2] not in PRUNED:
                 yield f"{name} was removed"
-    shared = {id(disk): DiskStorage(disk) for disk in run.disks.values()}
-    if len(shared) > 1:
-        return  # each has from its own first checkpoint on what it did not miss
-    (storage,) = shared.values()
-    log = UpdateLog(storage, run.job.name)
-    for commit in committed:
-        version = commit.record.version
-        if version > run.horizon and not log.has(version, commit.digest):
-            yield f"the aggregate of version {version} is gone; the horizon is {run.horizon}"
-        if version == run.horizon:
-            try:
-                recover(run.job, commit, storage)
-            except CoordinatorError as error:
-                yield f"nothing leads to version {version}, the horizon: {error}"
+        if isinstance(disk, SharedDisk):
+            yield from disk.losses
+            lost = loss(disk.objects, committed, run.horizon)
+            if lost is not None:
+                yield f"at the end {lost}"

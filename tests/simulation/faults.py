@@ -33,6 +33,7 @@ async def trouble(world: World) -> None:
     lots = world.lots
     world.network.weather = draw_weather(lots)
     world.chance_of_death = lots.choice([0.0, 0.0, 0.005, 0.02])
+    world.chance_of_stop = lots.choice([0.0, 0.001, 0.004])
     world.troubles.failing = lots.choice([0.0, 0.0, 0.01])
     world.troubles.losing = lots.choice([0.0, 0.0, 0.01])
     world.loop.thread_s_max = lots.choice([0.004, 0.02, 0.1])
@@ -45,7 +46,7 @@ async def trouble(world: World) -> None:
         _befall(world, lots.choice([*world.processes.values()]))
     world.network.calm()
     world.troubles.calm()
-    world.chance_of_death = 0.0
+    world.chance_of_death = world.chance_of_stop = 0.0
     world.loop.before_step = lambda _process: None
     await restarting
     await ordering

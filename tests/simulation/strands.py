@@ -89,6 +89,12 @@ def wait_for(is_ready: Callable[[], bool], timeout_s: float | None = None) -> bo
     return strand.wait(is_ready, until)
 
 
+def stand_still() -> None:
+    """Let the loop go on if a strand runs now, until its process may run again."""
+    if _current:
+        wait_for(lambda: False, 0.0)
+
+
 class SimulatedLock:
     """`threading.Lock` and, since no strand takes one twice by mistake unseen, `RLock`."""
 

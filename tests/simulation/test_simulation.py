@@ -11,6 +11,7 @@ import pytest
 from simulation.checks import violations
 from simulation.faults import trouble
 from simulation.scenario import Scenario, draw_scenario, small_job
+from simulation.shared_disk import SharedDisk
 from simulation.virtual_loop import quiet_burial
 from simulation.world import Run, World
 
@@ -88,3 +89,27 @@ def test_the_checks_find_what_is_wrong() -> None:
     for disk in run.disks.values():
         disk.objects.clear()
     assert any("do not lead" in each for each in violations(run))
+
+
+def test_the_checks_find_what_was_taken_from_a_shared_storage() -> None:
+    run = play(2, Scenario(small_job("[durable]\nkeep_rounds = 2\n"), shares_storage=True))
+    assert not violations(run)
+    assert run.horizon > 0
+    disk = run.disks["c1"]
+    assert isinstance(disk, SharedDisk)
+    checkpoint, entry, record = (
+        next(name for name in sorted(disk.objects) if part in name)
+        for part in (f"/checkpoints/{run.horizon:012d}", "/log/", "/records/")
+    )
+    disk.store(entry, b"something else")
+    assert f"{entry} was changed" in violations(run)
+    disk.remove(entry)
+    assert any(f"without {entry} versions" in each for each in violations(run))
+    assert any("at the end versions" in each for each in violations(run))
+    disk.remove(record)
+    assert f"{record} was removed" in violations(run)
+    disk.losses.clear()
+    disk.store(entry, b"something else")
+    for name in [name for name in disk.objects if name.startswith(checkpoint.rpartition("/")[0])]:
+        disk.remove(name)
+    assert any("do not follow from version 0" in each for each in violations(run))

@@ -9,7 +9,7 @@ import contextlib
 import math
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from random import Random
@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from simulation.disk import Disk, DiskStorage, SimulatedStorage
 from simulation.network import Network, SimulatedClient, SimulatedServer, Weather
 from simulation.scenario import Scenario
+from simulation.shared_disk import SharedDisk, loss
 from simulation.store import SimulatedBackend, Troubles
 from simulation.strands import (
     THREADING,
@@ -40,6 +41,7 @@ from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import MissingObjectError
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.leading import Means
+from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.horizon import read_horizon
 from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
@@ -60,6 +62,8 @@ from pliska.trainer.worker import Worker, WorkerOptions
 SESSION_S = 2.0
 STOP_S_MAX = 3 * SESSION_S
 """Longest stop amid an access to a disk: others lead and go on for some rounds meanwhile."""
+OFTEN = 20
+"""So much likelier is a stop where a checkpoint is written, or removed."""
 WORKER_LEASE_S = 4.0
 LATE_S = 5.0
 """Who is started less than this before another one finishes may not be known to it as a standby."""
@@ -165,6 +169,7 @@ class World:
         self.job = self.scenario.job
         self.lots = Random(self.seed)
         self.loop = VirtualLoop(self.lots)
+        self.shared_disk = SharedDisk(self._loss) if self.scenario.shares_storage else None
         self.network = Network(self.lots, self.weather)
         self.troubles = Troubles(self.lots)
         self.shown: list[tuple[int, str]] = []
@@ -251,8 +256,7 @@ class World:
                 self.finished_at = min(self.finished_at, self.loop.time())
 
     async def _coordinate(self, process: Process) -> Any:
-        shared = self.disks.get(self.coordinators[0]) if self.scenario.shares_storage else None
-        disk = self.disks.setdefault(process.name, shared or Disk())
+        disk = self.disks.setdefault(process.name, self.shared_disk or Disk())
         clock = SimulatedClock(self.loop)
         directory = self._directory(process)
         signer = signer_of(process.name)
@@ -314,13 +318,19 @@ class World:
     def _directory(self, process: Process) -> JobDirectory:
         return JobDirectory(SimulatedBackend(self.store, process, self.troubles), self.job.name)
 
+    def _loss(self, names: Collection[str]) -> str | None:
+        """Say what is missing on the disk that all share."""
+        committed = [Commit.unverified(record) for record in self.store.committed]
+        return loss(names, committed, read_horizon(self.store_directory()))
+
     def _may_kill(self, process: Process, moment: str) -> None:
         if self.lots.random() < self.chance_of_death:
             self.deaths.append(f"{self.loop.time():.3f} {process.name} {moment}")
             process.kill()
 
-    def _may_stop(self, process: Process) -> None:
-        if self.chance_of_stop and self.lots.random() < self.chance_of_stop:
+    def _may_stop(self, process: Process, name: str) -> None:
+        chance = self.chance_of_stop * (OFTEN if "/checkpoints/" in name else 1)
+        if chance and self.lots.random() < chance:
             process.stop(self.lots.uniform(0.0, STOP_S_MAX))
             stand_still()
 

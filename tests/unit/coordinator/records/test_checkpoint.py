@@ -169,33 +169,59 @@ def test_a_digest_that_is_not_the_states_is_found_on_reading(store: CheckpointSt
         store.read(store.places()[0])
 
 
-def test_keeping_some_removes_the_others_and_sweeps_what_a_crash_left(
+def test_folders_say_what_is_whole_and_go_with_all_that_is_in_them(
     store: CheckpointStore, directory: Path
 ) -> None:
-    for version in range(1, 6):
+    for version in range(1, 5):
         store.write(checkpoint_at(version), state_at(version))
     places = store.places()
-    assert [store.version_of(place) for place in places] == [5, 4, 3, 2, 1]
+    assert [store.version_of(place) for place in places] == [4, 3, 2, 1]
     (directory / places[0] / "manifest.json").unlink()
-    (directory / places[2] / "manifest.json").unlink()
+    (directory / places[1] / "state-00000.safetensors").unlink()
+    (directory / places[2] / "manifest.json").write_text("{}")
 
-    removed = store.keep_only(places[1:4])
+    folders = store.folders()
 
-    assert removed == [places[4]]
-    assert store.keep_only([places[1], places[3]]) == [places[2]]
-    assert store.places() == [places[1], places[3]]
-    assert (directory / places[0]).exists(), "a newer one may be in the making"
-    assert not (directory / places[2]).exists()
+    assert [(each.version, each.is_whole) for each in folders] == [
+        (4, False),
+        (3, False),
+        (2, False),
+        (1, True),
+    ]
+    for folder in folders:
+        store.remove(folder)
+        assert not (directory / folder.place).exists()
 
 
-def test_without_a_complete_checkpoint_nothing_is_removed(
+def test_a_folder_goes_with_a_manifest_that_came_since_it_was_looked_at(
     store: CheckpointStore, directory: Path
 ) -> None:
     store.write(checkpoint_at(1), state_at(1))
-    (directory / store.places()[0] / "manifest.json").unlink()
+    manifest = directory / store.places()[0] / "manifest.json"
+    text = manifest.read_text()
+    manifest.unlink()
+    (folder,) = store.folders()
+    manifest.write_text(text)
 
-    assert store.keep_only([]) == []
-    assert list(directory.rglob("*.safetensors"))
+    store.remove(folder)
+
+    assert store.folders() == []
+
+
+def test_a_checkpoint_that_others_removed_amid_its_writing_leaves_nothing(
+    directory: Path,
+) -> None:
+    class Removed(LocalStorage):
+        def write(self, name: str, chunks: object) -> None:
+            if name.endswith("manifest.json"):
+                for part in self.names(name.rpartition("/")[0]):
+                    self.delete(part)
+            super().write(name, chunks)  # type: ignore[arg-type]
+
+    store = CheckpointStore(Removed(directory), "digits")
+    with pytest.raises(StorageError, match="was removed while it was written"):
+        store.write(checkpoint_at(1), state_at(1))
+    assert store.folders() == []
 
 
 def test_any_part_of_a_stored_state_is_what_its_manifest_says(
@@ -266,7 +292,8 @@ def test_a_kill_at_any_step_leaves_a_complete_checkpoint(
         "    }, {'step': version})\n"
         "    store = CheckpointStore(LocalStorage(directory), 'digits')\n"
         "    store.write(Checkpoint(version, bytes([version]) * 32, state.digest()), state)\n"
-        "    store.keep_only(store.places()[:1])\n"
+        "    for folder in store.folders()[1:]:\n"
+        "        store.remove(folder)\n"
         "def prepare(directory):\n"
         "    write(directory, 1)\n"
         "def act(directory):\n"

@@ -1,13 +1,16 @@
 """Clearing one storage: what goes, what stays, and what a crash in between leaves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from simulation.disk import Disk, DiskStorage
 
-from pliska.coordinator.errors import MissingObjectError
+from pliska.coordinator.errors import MissingObjectError, StorageError
 from pliska.coordinator.records.archive import Archive
+from pliska.coordinator.records.checkpoint import Checkpoint, CheckpointStore
 from pliska.coordinator.records.commit import GENESIS
 from pliska.coordinator.records.pruner import Pruner
 from pliska.coordinator.records.retention import RetentionOptions
@@ -132,3 +135,96 @@ def test_a_kill_at_any_step_leaves_what_recovery_needs(
         pruner(Archive(storage, leader.job)).prune(leader.head, horizon=4)
         assert recover(leader.job, leader.head, storage).start == 4
         assert [each.version for each in Archive(storage, leader.job).log.entries()] == [5]
+
+
+class PausingStorage(DiskStorage):
+    """Stops at its n-th access, once; meanwhile something else happens to the same disk."""
+
+    def __init__(self, disk: Disk, pause_at: int, meanwhile: Callable[[], None]) -> None:
+        super().__init__(disk)
+        self._left = pause_at
+        self._meanwhile = meanwhile
+
+    @property
+    def was_paused(self) -> bool:
+        return self._left < 0
+
+    def _require_access(self, name: str) -> None:
+        self._left -= 1
+        if self._left == -1:
+            self._meanwhile()
+
+
+ACCESSES_MAX = 200
+
+
+@pytest.fixture
+def pauses(lead: Any, tiny_job: Any) -> Callable[[], Iterator[tuple[Any, PausingStorage]]]:
+    """Leaders of four rounds, each with a hold on the storage that stops one access later.
+
+    Meanwhile the next leader goes on for four rounds on the same files, and prunes them.
+    """
+
+    def leaders() -> Iterator[tuple[Any, PausingStorage]]:
+        for pause_at in range(ACCESSES_MAX):
+            disk = Disk()
+            leader = lead(tiny_job(), DiskStorage(disk))
+            run(leader, 4, checkpoint_at=(2,))
+
+            def meanwhile(leader: Any = leader) -> None:
+                leader.epoch += 1
+                leader.checkpoint()
+                for horizon in (6, 8):
+                    run(leader, 2, checkpoint_at=(6, 8))
+                    pruner(Archive(leader.storage, leader.job)).prune(leader.head, horizon)
+
+            paused = PausingStorage(disk, pause_at, meanwhile)
+            yield leader, paused
+            if not paused.was_paused:
+                return
+        raise AssertionError(f"it never came to its end in {ACCESSES_MAX} accesses")
+
+    return leaders
+
+
+def expect_what_a_leader_needs(leader: Any) -> None:
+    """Check that the last version can be rebuilt, and that nothing is half there."""
+    archive = Archive(leader.storage, leader.job)
+    for place in archive.checkpoints.places():
+        archive.checkpoints.read(place)
+    assert recover(leader.job, leader.head, leader.storage).start == 8
+    pruner(archive).prune(leader.head, horizon=8)
+    assert [folder.version for folder in archive.checkpoints.folders()] == [8]
+    assert archive.log.entries() == []
+
+
+def test_leader_that_is_paused_anywhere_in_pruning_takes_nothing_that_the_next_one_needs(
+    pauses: Callable[[], Iterator[tuple[Any, PausingStorage]]],
+) -> None:
+    tried = 0
+    for leader, paused in pauses():
+        head = leader.head
+        leader.checkpoint()
+        pruner(Archive(paused, leader.job)).prune(head, horizon=2)
+        if paused.was_paused:
+            expect_what_a_leader_needs(leader)
+            tried += 1
+    assert tried > 20
+
+
+def test_leader_that_is_paused_anywhere_in_writing_a_checkpoint_spoils_nothing(
+    pauses: Callable[[], Iterator[tuple[Any, PausingStorage]]],
+) -> None:
+    tried = taken_back = 0
+    for leader, paused in pauses():
+        record, state = leader.head.record, deepcopy(leader.model.export_state())
+        checkpoint = Checkpoint(record.version, leader.head.digest, record.state_digest)
+        try:
+            CheckpointStore(paused, leader.job.name).write(checkpoint, state)
+        except StorageError:
+            taken_back += 1
+        if paused.was_paused:
+            expect_what_a_leader_needs(leader)
+            tried += 1
+    assert tried >= 6
+    assert taken_back >= 3
