@@ -5,6 +5,7 @@ only.
 """
 
 import math
+import re
 import struct
 import types
 import typing
@@ -44,18 +45,28 @@ class Source:
     def __init__(self, data: memoryview) -> None:
         self._data = data
         self._offset = 0
+        self._end = len(data)
 
     @property
     def remaining(self) -> int:
         """How many bytes were not taken yet."""
-        return len(self._data) - self._offset
+        return self._end - self._offset
 
     def take(self, count: int) -> memoryview:
         """Return the next bytes, or raise `MalformedError` where there are not as many."""
-        if count > self.remaining:
-            raise MalformedError(f"the message ends {count - self.remaining} bytes early")
-        self._offset += count
-        return self._data[self._offset - count : self._offset]
+        start = self._advance(count)
+        return self._data[start : start + count]
+
+    def number(self, layout: struct.Struct) -> Any:
+        """Take one number of fixed width, or raise `MalformedError` where the bytes end."""
+        return layout.unpack_from(self._data, self._advance(layout.size))[0]
+
+    def _advance(self, count: int) -> int:
+        start = self._offset
+        if count > self._end - start:
+            raise MalformedError(f"the message ends {start + count - self._end} bytes early")
+        self._offset = start + count
+        return start
 
 
 class Plan(Protocol):
@@ -82,7 +93,7 @@ class _Number:
         out += self.layout.pack(self._checked(value))
 
     def read(self, source: Source) -> Any:
-        return self._checked(self.layout.unpack(source.take(self.layout.size))[0])
+        return self._checked(source.number(self.layout))
 
     def _checked(self, value: Any) -> Any:
         if not self.accepts(value):
@@ -137,7 +148,7 @@ class _Text:
             raise MalformedError("a text field is not UTF-8") from error
 
     def _checked(self, value: str) -> str:
-        if self.is_visible and not all("!" <= character <= "~" for character in value):
+        if self.is_visible and not _is_visible(value):
             raise MalformedError(f"a name is visible ASCII without spaces, not {value[:64]!r}")
         return value
 
@@ -237,7 +248,7 @@ def _write_length(count: int, length: Length, out: bytearray) -> None:
 
 
 def _read_length(source: Source, length: Length) -> int:
-    count: int = _U32.unpack(source.take(_U32.size))[0]
+    count: int = source.number(_U32)
     _check_length(count, length)
     return count
 
@@ -248,6 +259,7 @@ def _check_length(count: int, length: Length) -> None:
 
 
 _U32 = struct.Struct(">I")
+_is_visible = re.compile("[!-~]*").fullmatch
 _BOOLEAN = _Boolean()
 _UNSIGNED = _Number(
     struct.Struct(">Q"),
