@@ -6,19 +6,29 @@ makes sense.
 """
 
 import asyncio
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from pliska.coordinator import routes
+from pliska.coordinator.answers import (
+    Newest,
+    NothingNewer,
+    Version,
+    donors_in,
+    header_in,
+    lease_in,
+    lease_of,
+    object_in,
+    reply_in,
+    version_in,
+)
 from pliska.coordinator.directory import JobDirectory, Leader
 from pliska.coordinator.endpoint import Endpoint
-from pliska.coordinator.errors import DamagedStateError, ProtocolError
+from pliska.coordinator.errors import ProtocolError
 from pliska.coordinator.replication.donor_client import DonorClient
 from pliska.coordinator.wire import Buffer, ClientResponse, Reply, ReplyCode, Signer, WireError
-from pliska.coordinator.wire.encoding import U64_MAX
 from pliska.coordinator.wire.http_client import HttpClient
 from pliska.coordinator.wire.messages import EMPTY, PROTOCOL, Hello
 from pliska.coordinator.wire.tls import client_context
@@ -37,8 +47,6 @@ __all__ = [
     "job_snapshot",
     "parameters_path",
 ]
-
-ValueT = TypeVar("ValueT")
 
 CALL_TIMEOUT_S = 10.0
 STATUS_BYTES_MAX = 16 * 1024 * 1024
@@ -60,50 +68,6 @@ class Membership:
     def __repr__(self) -> str:
         """Leave the token out, so that it cannot reach a log."""
         return f"Membership(epoch={self.epoch}, lease_s={self.lease_s})"
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A committed version as it was downloaded; its parameters are in the caller's memory.
-
-    Attributes:
-        mode_epoch: Of the mode in force; a gradient is signed for it.
-        digest: Root of the hash tree that the parameters must have.
-        is_final: No round follows.
-        lease: Of the batch that the worker is to compute on; None where it has
-            none yet.
-    """
-
-    version: int
-    epoch: int
-    mode_epoch: int
-    digest: bytes
-    is_final: bool
-    lease: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Newest:
-    """The last committed version, and who gives its parameters beside the coordinators.
-
-    Attributes:
-        donors: Workers. They may lag, lie or be gone: whoever fetches checks.
-    """
-
-    version: Version
-    donors: tuple[Endpoint, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NothingNewer:
-    """There is no newer version yet.
-
-    Attributes:
-        lease: Of the batch that the worker is to compute on, where it wanted one
-            and has one.
-    """
-
-    lease: int | None
 
 
 class CoordinatorClient:
@@ -161,7 +125,7 @@ class CoordinatorClient:
             The membership, or the reply that says why there is none.
         """
         challenge = await self._post("challenge")
-        reply = _reply(challenge)
+        reply = reply_in(challenge)
         if reply.code is not ReplyCode.ACCEPTED:
             return reply
         hello = Hello(
@@ -170,32 +134,32 @@ class CoordinatorClient:
             worker=worker,
             incarnation=incarnation,
             key_id=signer.key_id,
-            nonce=_header(challenge, routes.NONCE, bytes.fromhex),
+            nonce=header_in(challenge, routes.NONCE, bytes.fromhex),
             manifest_digest=manifest_digest,
             donor=EMPTY if donor is None else donor.to_bytes(),
         )
         response = await self._post("hello", body=signer.sign(hello).to_bytes())
-        reply = _reply(response)
+        reply = reply_in(response)
         if reply.code is not ReplyCode.ACCEPTED or reply.epoch is None:
             return reply
-        token = _header(response, routes.TOKEN, str)
-        return Membership(token, _header(response, routes.LEASE_S, float), reply.epoch)
+        token = header_in(response, routes.TOKEN, str)
+        return Membership(token, header_in(response, routes.LEASE_S, float), reply.epoch)
 
     async def heartbeat(self, membership: Membership) -> Reply:
         """Keep the membership alive."""
-        return _reply(await self._post("heartbeat", membership))
+        return reply_in(await self._post("heartbeat", membership))
 
     async def leave(self, membership: Membership) -> Reply:
         """End the membership, so that no round waits for this worker."""
-        return _reply(await self._post("leave", membership))
+        return reply_in(await self._post("leave", membership))
 
     async def members(self, membership: Membership) -> dict[str, int | None]:
         """Return the live workers, each with the lease of its next gradient if it has one."""
         response = await self._get("members", membership)
-        workers = _object(response.body).get("workers")
+        workers = object_in(response.body).get("workers")
         if not isinstance(workers, dict):
             raise ProtocolError("the coordinator's list of workers is malformed")
-        return {worker: _lease(lease) for worker, lease in workers.items()}
+        return {worker: lease_of(lease) for worker, lease in workers.items()}
 
     async def model(
         self,
@@ -224,29 +188,29 @@ class CoordinatorClient:
             path += f"&{routes.LEASE}={routes.WANTED}"
         response = await self._get(path, membership, timeout_s=wait_s + CALL_TIMEOUT_S, into=into)
         if response.status == 204:
-            return NothingNewer(_data_lease(response))
+            return NothingNewer(lease_in(response))
         if response.status != 200:
-            return _reply(response)
+            return reply_in(response)
         if len(response.body) != len(into):
             raise ProtocolError(f"{len(response.body)} bytes of parameters, expected {len(into)}")
-        return _version(response)
+        return version_in(response)
 
     async def newest(self, membership: Membership) -> Newest | Reply:
         """Ask for the last committed version without its parameters."""
         response = await self._get("newest", membership)
         if response.status != 200:
-            return _reply(response)
-        return Newest(_version(response), _donors(response))
+            return reply_in(response)
+        return Newest(version_in(response), donors_in(response))
 
     async def push(self, frame: Iterable[Buffer]) -> Reply:
         """Send one gradient message; see `wire.gradient_frame`."""
         response = await self._post("gradients", body=frame)
-        return _reply(response)
+        return reply_in(response)
 
     async def status(self) -> dict[str, Any]:
         """Return the coordinator's snapshot of itself and, where it leads, of the job."""
         response = await self._http.request("GET", routes.STATUS, timeout_s=CALL_TIMEOUT_S)
-        return _object(response.body)
+        return object_in(response.body)
 
     async def _get(
         self,
@@ -319,64 +283,3 @@ def parameters_path(version: Version) -> str:
     """Return the path, below the job's, at which donors give a version's parameters."""
     number = f"{routes.VERSION_NUMBER}={version.version}"
     return f"{routes.PARAMETERS}?{number}&{routes.DIGEST}={version.digest.hex()}"
-
-
-def _version(response: ClientResponse) -> Version:
-    return Version(
-        version=_header(response, routes.VERSION, int),
-        epoch=_header(response, routes.EPOCH, int),
-        mode_epoch=_header(response, routes.MODE_EPOCH, int),
-        digest=_header(response, "etag", lambda tag: bytes.fromhex(tag.strip('"'))),
-        is_final=_header(response, routes.FINAL, str) == "yes",
-        lease=_data_lease(response),
-    )
-
-
-def _donors(response: ClientResponse) -> tuple[Endpoint, ...]:
-    donors = _object(response.body).get(routes.DONORS)
-    if not isinstance(donors, list) or not all(isinstance(each, dict) for each in donors):
-        raise ProtocolError("the coordinator's list of donors is malformed")
-    try:
-        return tuple(Endpoint.from_fields(each) for each in donors[: routes.DONORS_MAX])
-    except DamagedStateError as error:
-        raise ProtocolError(f"the coordinator names a donor: {error}") from error
-
-
-def _data_lease(response: ClientResponse) -> int | None:
-    is_there = routes.DATA_LEASE in response.headers
-    return _lease(_header(response, routes.DATA_LEASE, int)) if is_there else None
-
-
-def _lease(value: object) -> int | None:
-    if value is None or (type(value) is int and 0 <= value <= U64_MAX):
-        return value
-    raise ProtocolError(f"the coordinator names the lease {str(value)[:100]!r}")
-
-
-def _reply(response: ClientResponse) -> Reply:
-    try:
-        return Reply.from_json(response.body)
-    except WireError as error:
-        raise ProtocolError(
-            f"the coordinator answered {response.status} without a reply: {error}"
-        ) from error
-
-
-def _header(response: ClientResponse, name: str, parse: Callable[[str], ValueT]) -> ValueT:
-    value = response.headers.get(name)
-    if value is None:
-        raise ProtocolError(f"the coordinator's response lacks the header {name}")
-    try:
-        return parse(value)
-    except ValueError as error:
-        raise ProtocolError(f"the coordinator's response has {name}: {value[:100]!r}") from error
-
-
-def _object(body: bytes | memoryview) -> dict[str, Any]:
-    try:
-        document = json.loads(bytes(body))
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"the coordinator's response is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise ProtocolError("the coordinator's response is not a JSON object")
-    return document
