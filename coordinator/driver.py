@@ -8,7 +8,6 @@ when the job is finished, halted, or the leadership is lost.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Mapping
 
 from pliska.aggregation import AggregationError, GradientBuffer
@@ -17,8 +16,8 @@ from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.members import Members
 from pliska.coordinator.publisher import Publisher
 from pliska.coordinator.records.attendance import Attendance, arrivals
-from pliska.coordinator.records.effective_step import EffectiveStep
 from pliska.coordinator.records.recent_rounds import RECENT_MAX
+from pliska.coordinator.round_log import RoundLog
 from pliska.coordinator.rounds.frequency import is_too_frequent
 from pliska.coordinator.rounds.gathering import Gathering
 from pliska.coordinator.rounds.reputation import Quarantine, quarantine
@@ -56,8 +55,6 @@ from pliska.coordinator.training.floor import filter_faults
 from pliska.coordinator.transfers import Transfers
 from pliska.coordinator.wire import ReplyCode
 from pliska.coordinator.wire.thread import in_thread
-
-log = logging.getLogger(__name__)
 
 EXPIRY_CHECKS_PER_LEASE = 4
 """How often silent workers are looked for at least."""
@@ -105,7 +102,7 @@ class RoundDriver:
         self._closed_at: dict[int, float] = {}
         self._quarantine = quarantine(stepper.standings, (), 0)
         self._opened = asyncio.Event()
-        self._told_mode_epoch: int | None = None
+        self._log = RoundLog(stepper.job.data.batch)
         self._restorable: Restorable | None = None
         self._is_over = False
 
@@ -251,26 +248,14 @@ class RoundDriver:
     def _expire_members(self) -> None:
         gone = self._members.expire(self._now())
         if gone:
-            log.warning("workers=%s reason=%s", ",".join(gone), "silent for longer than the lease")
+            self._log.silent(gone)
             self.members_changed()
 
     def _advance(self, event: Event) -> tuple[Effect, ...]:
         before = self._state
         step = advance(before, event, self._now(), self._options)
         self._state = step.state
-        if step.state.reason != before.reason:
-            log.info(
-                "round=%d phase=%s reason=%s", step.state.round, step.state.phase, step.state.reason
-            )
-        if step.state.setting != before.setting:
-            setting = step.state.setting
-            log.info(
-                "round=%d mode=%s mode_epoch=%d reason=%s",
-                step.state.round,
-                setting.mode,
-                setting.mode_epoch,
-                setting.reason,
-            )
+        self._log.advanced(before, step.state)
         for effect in step.effects:
             if isinstance(effect, Opened):
                 # At once: an offer that comes next finds the rows of the round before free.
@@ -317,8 +302,8 @@ class RoundDriver:
     def _take_commit(self) -> None:
         """Go on from what was committed."""
         self._stepper.advance()
-        self._tell_step()
-        self._tell_changes()
+        if self._stepper.last_commit is not None:
+            self._log.committed(self._stepper.last_commit)
         self.members_changed()  # before the next round opens: it keeps others out
         self._advance(Committed(self._stepper.cursor))
 
@@ -363,30 +348,3 @@ class RoundDriver:
             excluded=tuple(sorted(kept_out)),
             spared=tuple(sorted(self._quarantine.spared)),
         )
-
-    def _tell_step(self) -> None:
-        """Log what a step amounts to when it is the first one in its mode."""
-        commit, mode_epoch = self._stepper.last_commit, self._told_mode_epoch
-        if commit is None or commit.record.mode_epoch == mode_epoch:
-            return
-        self._told_mode_epoch = commit.record.mode_epoch
-        step = EffectiveStep.of(commit.record, self._stepper.job.data.batch)
-        log.info(
-            "round=%d mode=%s effective_learning_rate=%g effective_batch=%d",
-            commit.record.round,
-            commit.record.mode,
-            step.learning_rate,
-            step.batch,
-        )
-
-    def _tell_changes(self) -> None:
-        """Log whose standing the last commit changed, and why."""
-        commit = self._stepper.last_commit
-        for change in commit.record.changes if commit else ():
-            log.warning(
-                "worker=%s standing=%s before=%s reason=%s",
-                change.worker,
-                change.after,
-                change.before,
-                change.reason,
-            )
