@@ -63,6 +63,7 @@ class AuditTrail:
         storage: Storage,
         signer: Signer,
         convict: Callable[[Conviction, bytes], None],
+        note: Callable[[KeptReceipt], None],
     ) -> None:
         """Begin to write down.
 
@@ -71,10 +72,12 @@ class AuditTrail:
             storage: Where it goes.
             signer: The coordinator's key.
             convict: Is told of each conviction and its evidence once that is durable.
+            note: Is told of each receipt, for the next commit record's annex.
         """
         self._job = job
         self._storage = storage
         self._convict = convict
+        self._note = note
         self._payloads = PayloadStore(storage, job.name)
         self._receipts = ReceiptStore(storage, job.name)
         self._evidence = EvidenceStore(storage, job.name)
@@ -106,6 +109,7 @@ class AuditTrail:
         if self._is_new("receipt", message.worker, message.round):
             kept = KeptReceipt(header.signed, Signed.from_bytes(receipt))
             self._start(self._others, self._receipts.write, message.round, kept)
+            self._note(kept)
 
     def equivocated(self, first: Signed | None, second: Verified[GradientHeader]) -> None:
         """Accuse a worker that signed two gradients for one slot."""

@@ -169,7 +169,9 @@ class Leading:
         self._was_finished = state.phase is Phase.FINISHED
         self.publisher = Publisher(self._stepper.publish(self._was_finished))
         buffer = GradientBuffer(self.members.members_max, model.dimension)
-        self._trail = AuditTrail(job, means.storage, means.signer, self._stepper.convict)
+        self._trail = AuditTrail(
+            job, means.storage, means.signer, self._stepper.convict, self._stepper.note
+        )
         for conviction, evidence in inherit_convictions(head, means.directory, means.storage):
             self._stepper.convict(conviction, evidence)
         self._driver = RoundDriver(

@@ -26,6 +26,7 @@ from pliska.coordinator.records.commit import (
     cursor_after,
 )
 from pliska.coordinator.records.data_leases import DataCursor
+from pliska.coordinator.records.receipts import RECEIPTS_MAX, KeptReceipt, that_fit
 from pliska.coordinator.records.recent_rounds import RecentRounds
 from pliska.coordinator.records.standing import Conviction, Standing
 from pliska.coordinator.records.update_log import LogEntry
@@ -42,6 +43,9 @@ from pliska.coordinator.wire import Signed, Signer
 from pliska.coordinator.wire.job import Job
 from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX
 from pliska.coordinator.wire.seed import derive_seed
+
+RECEIPTS_WAITING_MAX = 2 * RECEIPTS_MAX
+"""Receipts that wait for a commit record; what comes when so many do stays on this disk only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ class Stepper:
         self._signer = signer
         self._wall_time = wall_time
         self._convictions: dict[bytes, tuple[Conviction, bytes]] = {}
+        self._receipts: dict[KeptReceipt, None] = {}
         self._prepared: _Prepared | None = None
 
     def roll_back(self, restorable: Restorable) -> None:
@@ -146,6 +151,11 @@ class Stepper:
     def convict(self, conviction: Conviction, evidence: bytes) -> None:
         """Let the next commit record take a conviction in, and its annex the evidence."""
         self._convictions[conviction.evidence] = (conviction, evidence)
+
+    def note(self, receipt: KeptReceipt) -> None:
+        """Let the annex of the next commit record take a receipt in."""
+        if len(self._receipts) < RECEIPTS_WAITING_MAX:
+            self._receipts[receipt] = None
 
     @property
     def committed_version(self) -> int:
@@ -213,6 +223,8 @@ class Stepper:
         self.standings = prepared.annex.by_worker()
         for conviction in record.convictions:
             self._convictions.pop(conviction.evidence, None)
+        for receipt in prepared.annex.receipts:
+            self._receipts.pop(receipt, None)
         self.head = Head(record.version, record.parameters_digest, prepared.commit.digest)
         self.recent.add(record)
 
@@ -270,6 +282,7 @@ class Stepper:
             headers=_headers(contributions, sealed),
             standings=tuple(standings.values()),
             evidence=tuple(evidence for _, evidence in convicted),
+            receipts=that_fit(tuple(self._receipts)),
         )
         record = CommitRecord(
             job=self.job.name,

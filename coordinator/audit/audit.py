@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from pliska.coordinator.audit.document import read_document
 from pliska.coordinator.audit.files import FileAudit
-from pliska.coordinator.audit.proof import Proof, is_of
+from pliska.coordinator.audit.proof import Proof, is_of, require_answer
 from pliska.coordinator.audit.report import AuditReport
 from pliska.coordinator.errors import DamagedStateError, ForkedChainError
 from pliska.coordinator.records.annex import Annex
@@ -27,7 +27,7 @@ from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.wire.job import Reputation
 
 RECORDS, ANNEXES, AGGREGATES = "commit records", "annexes", "aggregates"
-HEADERS, STANDINGS = "workers' headers", "standings"
+HEADERS, RECEIPTS, STANDINGS = "workers' headers", "receipts in annexes", "standings"
 
 
 def verify_job(
@@ -140,6 +140,9 @@ def _check_contents(
         if version in annexes:
             _check_headers(commit, annexes[version], keys, report)
             _check_convictions(commit, annexes[version], keys, report)
+            for kept in annexes[version].receipts:
+                with report.checking(RECEIPTS):
+                    require_answer(kept, keys)
     if shrunk:
         report.notes.append(f"{shrunk} aggregates are not kept any more")
     return annexes

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from pliska.coordinator.audit.proof import answers
+from pliska.coordinator.audit.proof import require_answer
 from pliska.coordinator.audit.report import AuditReport
 from pliska.coordinator.errors import DamagedStateError
 from pliska.coordinator.records.audit_keys import KeyBook
@@ -88,10 +88,7 @@ class FileAudit:
         receipts = ReceiptStore(self._storage, self._job)
         for name in receipts.names():
             with self._looking_at("receipts", name):
-                kept = receipts.read(name)
-                header, receipt = self._keys.header(kept.header), self._keys.receipt(kept.receipt)
-                if not answers(receipt, header):
-                    raise DamagedStateError(f"{name}: the receipt is for another header")
+                require_answer(receipts.read(name), self._keys)
 
     def _evidence(self) -> None:
         store = EvidenceStore(self._storage, self._job)

@@ -214,5 +214,15 @@ def answers(receipt: Receipt, header: GradientHeader) -> bool:
     return answered == asked and receipt.payload_root == header.payload_root
 
 
+def require_answer(kept: KeptReceipt, keys: KeyBook) -> None:
+    """Check the signatures of a kept receipt, and that it is for its header.
+
+    Raises:
+        DamagedStateError: It is not.
+    """
+    if not answers(keys.receipt(kept.receipt), keys.header(kept.header)):
+        raise DamagedStateError("a receipt is for another header than the one beside it")
+
+
 def _claimed_worker(signed: Signed) -> str:
     return peek(signed, GradientHeader).claim.worker

@@ -40,7 +40,6 @@ from pliska.coordinator.errors import AuditUsageError, NotKeptError
 from pliska.coordinator.records.audit_keys import KeyBook, key_given, read_keys
 from pliska.coordinator.records.evidence import Evidence, digest_of, kind_of
 from pliska.coordinator.records.evidence_store import EvidenceStore
-from pliska.coordinator.records.receipts import ReceiptStore
 from pliska.coordinator.wire.encoding import encode
 from pliska.discovery import Keyring
 from pliska.locks import connect
@@ -129,7 +128,10 @@ def replay(
     for run in runs:
         for commit in run.commits:
             source.keys.commit(commit.signed, job)
-        rows += [replayed_row(each) for each in replaying.rounds(run)]
+        try:
+            rows += [replayed_row(each) for each in replaying.rounds(run)]
+        except NotKeptError as error:
+            raise NotKeptError(f"{error}; {source.led_by(run.commits[0])}") from error
     if not rows:
         raise NotKeptError(
             f"no round's gradients are kept: audit.keep_rounds in the job file of {job} "
@@ -189,8 +191,8 @@ def prove(
     source = AuditSource.open(job, store, storage, keys, None)
     _, commit, after = source.commits_at(round_number)
     annex = source.log.head(commit.record.version, commit.digest).annex
-    receipts = ReceiptStore(source.storage, job).of_round(round_number)
-    proof = make_proof(worker, commit, annex, after, receipts)
+    receipts = source.receipts_at(commit, after)
+    proof = make_proof(worker, commit, annex, after[0] if after else None, receipts)
     fate = check_proof(proof, source.keys)
     file.write_bytes(encode(proof))
     typer.echo(f"{worker}: {fate.outcome} in round {round_number}; proof in {file}")

@@ -4,6 +4,7 @@ The store is asked for keys, the job file and the newest record, unless a file o
 keys is given: then nothing but files is read.
 """
 
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +23,12 @@ from pliska.coordinator.records.audit_keys import KeyBook, read_keys
 from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.history import LoggedChain, logged_chain
 from pliska.coordinator.records.kept_job import KeptJob
+from pliska.coordinator.records.receipts import KeptReceipt, ReceiptStore, about
+from pliska.coordinator.records.recent_rounds import RECENT_MAX
 from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.storage.address import open_storage
+from pliska.coordinator.storage.joined_storage import JoinedStorage
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.wire.job import Job, JobFileError, load_job
 from pliska.locks import Address, connect
@@ -36,7 +40,8 @@ StorageOption = Annotated[
     typer.Option(
         envvar="PLISKA_STORAGE",
         metavar="PATH",
-        help="Where the job's coordinators keep their files. Default: beside an embedded store.",
+        help="Where the job's coordinators keep their files; several are joined by commas. "
+        "Default: beside an embedded store.",
     ),
 ]
 KeysOption = Annotated[
@@ -114,8 +119,8 @@ class AuditSource:
             )
         return self.job
 
-    def commits_at(self, round_number: int) -> tuple[Commit | None, Commit, Commit | None]:
-        """Return the commit of a round, its signature checked, and those before and after it.
+    def commits_at(self, round_number: int) -> tuple[Commit | None, Commit, Sequence[Commit]]:
+        """Return the one before a round's commit, it, its signature checked, and all after it.
 
         Raises:
             NotKeptError: There is no such round on the chain.
@@ -126,12 +131,34 @@ class AuditSource:
             if commit.record.round == round_number:
                 self.keys.commit(commit.signed, self.name)
                 before = commits[position - 1] if position else None
-                after = commits[position + 1] if position + 1 < len(commits) else None
-                return before, commit, after
+                return before, commit, commits[position + 1 :]
         newest = commits[-1].record.round if commits else 0
         raise NotKeptError(
             f"no committed round {round_number} of {self.name} is in these files; "
             f"the newest is {newest}"
+        )
+
+    def receipts_at(self, commit: Commit, after: Sequence[Commit]) -> tuple[KeptReceipt, ...]:
+        """Return the receipts of a round: of this storage, and of later records' annexes.
+
+        Args:
+            commit: Of the round.
+            after: The commits after it, oldest first.
+        """
+        round_number = commit.record.round
+        found = list(ReceiptStore(self.storage, self.name).of_round(round_number))
+        for later in (commit, *after[:RECENT_MAX]):
+            found += self.log.head(later.record.version, later.digest).annex.receipts
+        return about(round_number, found)
+
+    def led_by(self, commit: Commit) -> str:
+        """Say which coordinator led a round, and so has what only a leader keeps."""
+        key_id = commit.signed.key_id
+        key = self.keys.find(key_id)
+        name = f"{key.holder} ({key_id})" if key is not None else key_id
+        return (
+            f"{name} led round {commit.record.round}: what it alone keeps is in its storage; "
+            "name several as --storage A,B"
         )
 
 
@@ -150,7 +177,9 @@ def _beside(store: str) -> str:
 
 
 def _open_existing(address: str) -> Storage:
-    """Open storage that is there; an audit makes no directory."""
+    """Open storage that is there, several as one; an audit makes no directory."""
+    if "," in address:
+        return JoinedStorage([_open_existing(each) for each in address.split(",")])
     path = Path(address.removeprefix("file:"))
     if "://" not in address and not path.is_dir():
         raise UnknownJobError(f"there are no files in {path}: name the storage with --storage")

@@ -15,7 +15,6 @@ from pliska.coordinator.commands.audit_source import (
     StorageOption,
 )
 from pliska.coordinator.errors import NotKeptError
-from pliska.coordinator.records.receipts import ReceiptStore
 from pliska.locks.presentation import (
     DEFAULT_STORE,
     OutputFormat,
@@ -54,12 +53,12 @@ def why(
     Exit code 3: there is no such round, or nothing is known of WORKER in it.
     """
     source = AuditSource.open(job, store, storage, keys, job_file)
-    _, commit, _ = source.commits_at(round_number)
+    _, commit, after = source.commits_at(round_number)
     record = commit.record
     told = explain(
         record,
         source.log.head(record.version, commit.digest).annex,
-        ReceiptStore(source.storage, job).of_round(round_number),
+        source.receipts_at(commit, after),
         source.require_job().reputation,
     )
     rows = [explanation_row(each) for each in told if worker in (None, each.worker)]

@@ -2,7 +2,8 @@
 
 The record names its digest, so that it is as good as signed. The signed headers
 prove who contributed what; the standings let the next leader go on where this
-one ended; evidence lies beside the conviction that rests on it.
+one ended; evidence lies beside the conviction that rests on it, and receipts lie
+where every coordinator has them.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from hashlib import sha256
 from typing import Annotated, ClassVar
 
 from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.records.receipts import RECEIPTS_MAX, KeptReceipt
 from pliska.coordinator.records.standing import STANDINGS_MAX, Standing
 from pliska.coordinator.wire.encoding import Length, decode, encode
 from pliska.coordinator.wire.errors import WireError
@@ -32,6 +34,8 @@ class Annex:
             same order.
         standings: After the round, sorted by worker.
         evidence: In bytes, for each of the record's convictions, in the same order.
+        receipts: Given since the record before for gradients that no record names, of
+            this round or of earlier ones.
     """
 
     wire_type: ClassVar[str] = "pliska/annex/1"
@@ -41,6 +45,7 @@ class Annex:
     evidence: Annotated[
         tuple[Annotated[bytes, Length(1, PIECE_BYTES_MAX)], ...], Length(0, MEMBERS_MAX)
     ] = ()
+    receipts: Annotated[tuple[KeptReceipt, ...], Length(0, RECEIPTS_MAX)] = ()
 
     @classmethod
     def from_bytes(cls, data: bytes | memoryview, digest: bytes) -> "Annex":

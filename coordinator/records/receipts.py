@@ -3,10 +3,12 @@
 A receipt is the coordinator's signed word; with the worker's own signed header
 it proves what became of a gradient that was not counted. At most one is kept
 for each worker and round: `jobs/JOB/receipts/ROUND/DIGEST.receipt`, named by its
-own bytes.
+own bytes, on the disk of the coordinator that gave it. The annex of the next commit
+record takes it in, so that every coordinator has it.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import ClassVar
@@ -15,11 +17,15 @@ from pliska.coordinator.errors import DamagedStateError
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.wire.encoding import decode, encode
 from pliska.coordinator.wire.errors import WireError
-from pliska.coordinator.wire.limits import ENVELOPE_BYTES_MAX
+from pliska.coordinator.wire.limits import ENVELOPE_BYTES_MAX, MEMBERS_MAX
 from pliska.coordinator.wire.messages import Receipt
 from pliska.coordinator.wire.signing import Signed, peek
 
 RECEIPT_BYTES_MAX = 2 * ENVELOPE_BYTES_MAX
+RECEIPTS_MAX = MEMBERS_MAX
+"""So many receipts one annex takes in; others wait for the next one."""
+RECEIPTS_BYTES_MAX = 4 * 2**20
+"""They have at most so many bytes together."""
 
 _NAME = re.compile(r"(\d{12})/([0-9a-f]{64})\.receipt")
 
@@ -41,6 +47,31 @@ class KeptReceipt:
             MalformedError: It is no receipt.
         """
         return peek(self.receipt, Receipt).claim
+
+
+def that_fit(waiting: Iterable[KeptReceipt]) -> tuple[KeptReceipt, ...]:
+    """Take as many receipts as one annex has room for, in their order."""
+    taken: list[KeptReceipt] = []
+    size = 0
+    for receipt in waiting:
+        size += len(encode(receipt))
+        if len(taken) == RECEIPTS_MAX or size > RECEIPTS_BYTES_MAX:
+            break
+        taken.append(receipt)
+    return tuple(taken)
+
+
+def about(round_number: int, receipts: Iterable[KeptReceipt]) -> tuple[KeptReceipt, ...]:
+    """Pick those of one round, each once, in the order of their workers.
+
+    Raises:
+        DamagedStateError: One of them is no receipt.
+    """
+    try:
+        found = dict.fromkeys(each for each in receipts if each.claim.round == round_number)
+        return tuple(sorted(found, key=lambda each: each.claim.worker))
+    except WireError as error:
+        raise DamagedStateError(f"a kept receipt cannot be read: {error}") from error
 
 
 class ReceiptStore:

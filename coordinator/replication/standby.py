@@ -20,6 +20,7 @@ from pliska.coordinator.records.checkpoint import Checkpoint
 from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.horizon import read_horizon
+from pliska.coordinator.records.kept_job import KeptJob
 from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.replication.backfill import Backfill
 from pliska.coordinator.replication.following import Lead, Place, place_of, refuse_entry
@@ -148,6 +149,7 @@ class Standby:
             return await in_thread(lambda: bytes(tensor_bytes(warm.model.parameters())))
 
     def _begin(self) -> None:
+        KeptJob(self._means.storage, self._means.job.name).write(self._means.job)
         model = TrainingModel.build(self._means.job)
         self._dimension = model.dimension
         self._warm = Warm(model, ORIGIN)

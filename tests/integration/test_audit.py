@@ -30,10 +30,11 @@ PLISKA = Path(sys.executable).with_name("pliska")
 HONEST = ("w1", "w2", "w3", "w4", "w5", "w6")
 LATE_ROUND = 3
 ROUNDS = 6
+NOT_FOUND = 3
 
 
 def run(site: Site, *words: object, code: int = 0) -> str:
-    """Run the command in this process, and return what it prints."""
+    """Run the command in this process, and return what it prints, or why it refuses."""
     arguments = [str(word) for word in words]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(site.folder)
@@ -41,7 +42,7 @@ def run(site: Site, *words: object, code: int = 0) -> str:
         result = CliRunner().invoke(assemble(arguments), arguments)
     ended = getattr(result.exception, "exit_code", result.exit_code)
     assert ended == code, (words, result.output, result.exception)
-    return result.stdout
+    return str(result.exception) if code == NOT_FOUND else result.stdout
 
 
 def fields(site: Site, *words: object, code: int = 0) -> dict[str, Any]:
@@ -185,3 +186,53 @@ async def test_one_byte_changed_anywhere_is_found_by_the_command(trained: Site) 
         report = fields(trained, *words, code=5)
         assert not report["is_sound"], path
         path.write_bytes(content)
+
+
+async def test_what_a_lost_leader_wrote_down_is_told_by_others_or_found_in_its_files(
+    site: Site,
+) -> None:
+    site.define(
+        toy_job(
+            count=ROUNDS,
+            quorum=2,
+            soft_deadline_s=0.5,
+            more=f"[audit]\nkeep_rounds = {ROUNDS}\n",
+        )
+    )
+    first, second = site.own_storage("c1"), site.own_storage("c2")
+    killed = await site.coordinator("c1", storage=first)
+    await site.leads("c1")
+    await site.coordinator("c2", storage=second)
+    await site.stands_by("c2")
+    paces = [site.paced_worker(name) for name in ("w1", "w2")]
+    late = site.held_worker("w3", 2)
+    for pace in paces:
+        pace.allow(2)
+    await site.committed(2)
+    late.go_on.set()
+    await site.status(lambda now: "STALE_ROUND" in now["workers"][2]["replies"])
+    for pace in paces:
+        pace.allow(4)
+    await site.committed(3)
+    await site.processes.kill(killed)
+    for pace in paces:
+        pace.allow(ROUNDS)
+    assert set(await site.finished()) == {ROUNDS}
+
+    offline = ("--keys", "keys.json", "--storage")
+    (site.folder / "keys.json").write_text(
+        run(site, "key", "list", "-o", "json", "--store", site.store)
+    )
+    told = fields(site, "why", "toy", 2, "w3", *offline, second)
+    assert [each["fate"] for each in told["workers"]] == ["late"]
+    run(site, "audit", "prove", "toy", 2, "w3", *offline, second, "-o", "w3.proof")
+    assert "late" in run(site, "audit", "check", "w3.proof", "--keys", "keys.json")
+    assert "led round 2" in run(site, "audit", "replay", "toy", 2, *offline, second, code=NOT_FOUND)
+    both = f"{second},{first}"
+    replayed = fields(site, "audit", "replay", "toy", "--all", *offline, both)
+    assert [(each["round"], each["is_equal"]) for each in replayed["rounds"]] == [
+        (number, True) for number in range(1, ROUNDS + 1)
+    ]
+    for storage in (second, both):
+        assert fields(site, "audit", "verify", "toy", *offline, storage)["is_sound"]
+    run(site, "why", "toy", 2, *offline, f"{second},nowhere", code=NOT_FOUND)

@@ -95,7 +95,6 @@ async def test_stopped_leader_is_replaced_changes_nothing_when_it_goes_on_and_ma
     [
         ("write", "/checkpoints/000000000004-"),
         ("delete", "/checkpoints/000000000003-"),
-        ("delete", "/log/000000000004-"),
     ],
 )
 async def test_leader_that_is_stopped_amid_its_files_spoils_none_that_the_next_one_needs(

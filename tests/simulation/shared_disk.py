@@ -11,20 +11,21 @@ class SharedDisk(Disk):
     """Looks at what is left after each removal.
 
     Attributes:
-        losses: What was missing then, in words.
+        find_loss: Says of the names that are left what is missing.
+        losses: What was missing after a removal, in words.
     """
 
-    def __init__(self, loss: Callable[[Collection[str]], str | None]) -> None:
+    def __init__(self, find_loss: Callable[[Collection[str]], str | None]) -> None:
         super().__init__()
+        self.find_loss = find_loss
         self.losses: list[str] = []
-        self._loss = loss
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
         super().remove(name)
-        loss = self._loss(self.objects)
-        if loss is not None:
-            self.losses.append(f"without {name} {loss}")
+        lost = self.find_loss(self.objects)
+        if lost is not None:
+            self.losses.append(f"without {name} {lost}")
 
 
 def loss(names: Collection[str], committed: Iterable[Commit], horizon: int) -> str | None:

@@ -3,16 +3,15 @@
 A run is drawn from its seed and can be played again: `make sim SEEDS=17`.
 """
 
-import gc
 import os
 from dataclasses import replace
 
 import pytest
 from simulation.checks import violations
 from simulation.faults import trouble
+from simulation.playing import play_in
 from simulation.scenario import Scenario, draw_scenario, small_job
 from simulation.shared_disk import SharedDisk
-from simulation.virtual_loop import quiet_burial
 from simulation.world import Run, World
 
 from pliska.coordinator.records.commit import Commit
@@ -29,28 +28,7 @@ def seeds() -> "range":
 
 def play(seed: int, scenario: Scenario) -> Run:
     """Run a seed to its end."""
-    gc.freeze()  # a million objects of torch that no burial need look through
-    try:
-        with quiet_burial():
-            return _play(World(scenario, seed))
-    finally:
-        gc.unfreeze()
-
-
-def _play(world: World) -> Run:
-    with world.taking_place():
-        world.open()
-        try:
-            world.loop.run_until_complete(_live(world))
-        finally:
-            run = world.finish()
-    return run
-
-
-async def _live(world: World) -> None:
-    for name in (*world.coordinators, *world.workers):
-        world.start(name)
-    await trouble(world)
+    return play_in(World(scenario, seed), trouble)
 
 
 @pytest.mark.parametrize("seed", seeds())

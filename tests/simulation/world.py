@@ -218,6 +218,10 @@ class World:
         for process in self.processes.values():
             process.is_dead = True
         self.loop.finish()
+        committed = [Commit.unverified(record) for record in self.store.committed]
+        horizon = read_horizon(self.store_directory())
+        if self.shared_disk is not None:  # what is left of a run must not hold on to its world
+            self.shared_disk.find_loss = lambda names: loss(names, committed, horizon)
         return Run(
             self.job,
             self.coordinators,
@@ -231,7 +235,7 @@ class World:
                 if self.began_at[name] > self.finished_at - LATE_S
             ),
             self.disks,
-            read_horizon(self.store_directory()),
+            horizon,
             self.deaths,
             self.loop.steps,
         )

@@ -227,6 +227,25 @@ async def test_late_gradient_has_a_receipt_that_says_how_late_and_only_one(
     assert len(ReceiptStore(job.lead.storage, "toy").of_round(1)) == 1
 
 
+async def test_receipts_travel_with_the_log_in_the_annex_of_the_next_record(
+    lead_toy: LeadToy,
+) -> None:
+    job = await begun(lead_toy(**HASTY))
+    async with job.lead.running():
+        await job.lead.status(lambda now: now["phase"] == "collecting")
+        late = job.lead.frame("w6", seq=11)
+        for _ in range(2):
+            await job.round(*WORKERS[:5])
+        assert (await job.lead.receive(late)).code is ReplyCode.STALE_ROUND
+        for _ in range(2):
+            await job.round(*WORKERS[:5])
+    annexes = [job.log.head(each.record.version, each.digest).annex for each in job.commits()]
+    assert [len(annex.receipts) for annex in annexes] == [0, 0, 1, 0]
+    (kept,) = annexes[2].receipts
+    assert kept == ReceiptStore(job.lead.storage, "toy").of_round(1)[0]
+    assert (kept.claim.worker, kept.claim.code) == ("w6", ReplyCode.STALE_ROUND)
+
+
 async def test_strangers_and_old_lives_get_no_receipt_for_being_late(lead_toy: LeadToy) -> None:
     job = await begun(lead_toy(**HASTY))
     async with job.lead.running():
@@ -241,7 +260,9 @@ async def test_strangers_and_old_lives_get_no_receipt_for_being_late(lead_toy: L
 
 def test_no_more_is_remembered_than_there_is_room_for(lead_toy: LeadToy) -> None:
     lead = lead_toy()
-    trail = AuditTrail(lead.job, lead.storage, lead.identity.signer, lambda *_: None)
+    trail = AuditTrail(
+        lead.job, lead.storage, lead.identity.signer, lambda *_: None, lambda _receipt: None
+    )
     for number in range(REMEMBERED_MAX + 1):
         assert trail._is_new("receipt", "w1", number)
     assert len(trail._noted) == REMEMBERED_MAX

@@ -149,7 +149,7 @@ class PausingStorage(DiskStorage):
     def was_paused(self) -> bool:
         return self._left < 0
 
-    def _require_access(self, name: str) -> None:
+    def _require_access(self, _name: str) -> None:
         self._left -= 1
         if self._left == -1:
             self._meanwhile()

@@ -6,9 +6,11 @@ import pytest
 from training.signed import kept_receipt
 
 from pliska.coordinator.errors import DamagedStateError
-from pliska.coordinator.records.receipts import ReceiptStore
+from pliska.coordinator.records import receipts as receipts_module
+from pliska.coordinator.records.receipts import KeptReceipt, ReceiptStore, about, that_fit
 from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.wire import ReplyCode
+from pliska.coordinator.wire.encoding import encode
 
 LATE = kept_receipt("w2", ReplyCode.STALE_ROUND, "late")
 CONFINED = kept_receipt("w1", ReplyCode.QUARANTINED, "lied")
@@ -27,6 +29,26 @@ def test_receipts_of_a_round_come_in_the_order_of_their_workers(store: ReceiptSt
     assert store.of_round(5) == (CONFINED, LATE)
     assert store.of_round(7) == ()
     assert len(store.names()) == 3
+
+
+def test_those_about_one_round_are_picked_once_each() -> None:
+    other = kept_receipt("w3", ReplyCode.STALE_ROUND, "late", number=6)
+    assert about(5, [LATE, other, CONFINED, LATE]) == (CONFINED, LATE)
+    broken = KeptReceipt(LATE.header, LATE.header)
+    with pytest.raises(DamagedStateError, match="cannot be read"):
+        about(5, [LATE, broken])
+
+
+def test_one_annex_takes_so_many_receipts_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    three = [kept_receipt(f"w{n}", ReplyCode.STALE_ROUND, "late") for n in (1, 2, 3)]
+    assert that_fit(three) == tuple(three)
+    size = sum(len(encode(each)) for each in three)
+    monkeypatch.setattr(receipts_module, "RECEIPTS_BYTES_MAX", size)
+    assert that_fit(three) == tuple(three)
+    monkeypatch.setattr(receipts_module, "RECEIPTS_BYTES_MAX", size - 1)
+    assert that_fit(three) == tuple(three[:2])
+    monkeypatch.setattr(receipts_module, "RECEIPTS_MAX", 1)
+    assert that_fit(three) == tuple(three[:1])
 
 
 def test_altered_misplaced_or_misnamed_receipt_is_refused(
