@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pliska.aggregation.distance_rule import DistanceRule
+from pliska.aggregation.engine.sums import copied
 from pliska.aggregation.errors import ParameterError
-from pliska.aggregation.geometric_median import median_weights
+from pliska.aggregation.geometric_median import Vector, median_weights
 from pliska.aggregation.geometry import Geometry
 from pliska.aggregation.parameters import require_count, require_positive
 from pliska.aggregation.points import Choice, Combination, Points
@@ -81,23 +83,26 @@ class CenteredClipping(DistanceRule):
     def choose(self, geometry: Geometry, setting: Setting) -> Choice:
         """Take all steps on the weights of the rows and of the last aggregate."""
         n, p = geometry.n, len(geometry.distances)
-        votes = torch.tensor(setting.masses or [1.0] * n, dtype=torch.float64) / n
+        votes = np.array(setting.masses or [1.0] * n) / n
         view = geometry.seen_from(geometry.medoid)
-        weights = torch.zeros(p, dtype=torch.float64)
+        weights = np.zeros(p)
         if CENTRE in geometry.landmarks:
             weights[geometry.landmarks[CENTRE]] = 1.0
         else:
-            weights[:n] = torch.tensor(
-                median_weights(geometry, setting.masses), dtype=torch.float64
-            )
-        gaps = view.squared_distances_to(weights)[:n].sqrt()
-        tau = float(gaps.median()) if self.tau is None else float(self.tau)
+            weights[:n] = median_weights(geometry, setting.masses)
+
+        def gaps_now() -> Vector:
+            squared: Vector = view.squared_distances_to(torch.from_numpy(weights)).numpy()
+            return np.sqrt(squared[:n])
+
+        gaps = gaps_now()
+        tau = float(np.sort(gaps)[(n - 1) // 2]) if self.tau is None else float(self.tau)
         for _ in range(self.iterations):
-            pull = votes * torch.where(gaps > tau, tau / gaps, 1.0)
+            pull = votes * _reach(tau, gaps).clip(max=1.0)
             weights = weights * (1 - pull.sum())
             weights[:n] += pull
-            gaps = view.squared_distances_to(weights)[:n].sqrt()
-        reach = torch.where(gaps > 0, tau / gaps, torch.inf) if tau > 0 else (gaps == 0).double()
+            gaps = gaps_now()
+        reach = _reach(tau, gaps)
         return Choice(
             weights=weights.tolist(),
             margins=(reach - 1).tolist(),
@@ -114,4 +119,11 @@ class CenteredClipping(DistanceRule):
 
     def memory_after(self, vector: Tensor) -> Memory:
         """The next round starts here."""
-        return {CENTRE: vector.clone()}
+        return {CENTRE: copied(vector)}
+
+
+def _reach(tau: float, gaps: Vector) -> Vector:
+    """Return tau / gaps, and where there is no gap infinity; tau = 0 reaches only what is there."""
+    most = np.inf if tau > 0 else 1.0
+    reach: Vector = np.divide(tau, gaps, out=np.full_like(gaps, most), where=gaps > 0)
+    return reach

@@ -9,7 +9,7 @@ from pliska.aggregation import order_statistics
 from pliska.aggregation.aggregator import Rule
 from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.order_statistics import BandMean, band_mean
-from pliska.aggregation.points import Combination, Points
+from pliska.aggregation.points import Combination, Points, Standing
 from pliska.aggregation.rows import Rows
 from pliska.aggregation.setting import Setting
 
@@ -34,7 +34,8 @@ class CoordinateRule(Rule):
 
         def reasons() -> list[str]:
             return [
-                f"{weight:.2%} of the voting mass kept" for weight in made.weights.cpu().tolist()
+                f"{weight:.2%} of the voting mass kept"
+                for weight in made.standing().weights.cpu().tolist()
             ]
 
         return replace(made, reasons=reasons)
@@ -79,9 +80,12 @@ class BandRule(AverageRule):
 
 def reduced(points: Points, made: BandMean) -> Combination:
     """Report on a reduction of all columns."""
-    total = made.kept.sum()
-    weights = made.kept / torch.where(total > 0, total, 1.0)
-    d = points.rows.whole_d
+    n, d = points.rows.n, points.rows.whole_d
+
+    def standing() -> Standing:
+        total = made.kept.sum()
+        weights = made.kept / torch.where(total > 0, total, 1.0)
+        return Standing(weights, made.distances, margins=n * weights - 1)
 
     def reasons() -> list[str]:
         return [
@@ -89,10 +93,4 @@ def reduced(points: Points, made: BandMean) -> Combination:
             for kept in made.kept.cpu().tolist()
         ]
 
-    return Combination(
-        vector=made.vector,
-        weights=weights,
-        distances=made.distances,
-        margins=points.rows.n * weights - 1,
-        reasons=reasons,
-    )
+    return Combination(made.vector, standing, reasons)

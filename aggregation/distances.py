@@ -7,13 +7,16 @@ in float64, and rows whose distances still cancel are measured again among
 themselves, centred on one of their own.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.engine import fixed_point, gpu, grams, reports
+from pliska.aggregation.engine.blocks import LANES
 from pliska.aggregation.engine.compiler import host_for
 from pliska.aggregation.engine.statistics import SQUARE_MIN, squared_length, squared_lengths
 from pliska.aggregation.rows import Rows
@@ -92,14 +95,16 @@ def distances_within(rows: Rows, gram: Tensor) -> Tensor:
     """
     if rows.grid is not None:
         return fixed_point.distances_of(_products_on_grid(rows, rows.grid), rows.grid)
-    lengths = gram.diagonal()
-    sums = lengths[:, None] + lengths[None, :]
-    distances = sums - (gram + gram.T)
+    products = gram.numpy()
+    lengths = products.diagonal()
+    sums = lengths[:, None] + lengths
+    distances = sums - (products + products.T)
     for group in _connected(distances < CANCELLATION * sums):
-        places = torch.tensor(group)
         alone = rows.with_tensors(tuple(rows.tensors[i] for i in group))
-        distances[places[:, None], places] = squared_distances(alone)
-    return distances.clamp_(min=0).fill_diagonal_(0.0)
+        distances[np.ix_(group, group)] = squared_distances(alone).numpy()
+    np.maximum(distances, 0.0, out=distances)
+    np.fill_diagonal(distances, 0.0)
+    return torch.from_numpy(distances)
 
 
 def distances_to_combination(distances: Tensor, weights: Sequence[float]) -> list[float]:
@@ -126,11 +131,14 @@ def is_exact(gram: Tensor, rows: Rows) -> bool:
 
     Rows without a square are right if they are the centre, that is, all equal.
     """
-    if not gram.isfinite().all():
+    products = gram.numpy()
+    if not np.isfinite(products).all():
         return False
     least = SQUARE_MIN * rows.whole_d
-    first, *others = (gram.diagonal() < least).nonzero().flatten().tolist() or [0]
+    first, *others = np.flatnonzero(products.diagonal() < least).tolist() or [0]
     alike = [torch.equal(rows.tensors[i], rows.tensors[first]) for i in others]
+    if rows.shard is None:
+        return all(alike)
     differing = rows.total(torch.tensor([float(alike.count(False))], dtype=torch.float64))
     return not differing.item()
 
@@ -139,14 +147,14 @@ def _lengths(rows: Rows, measured: Sequence[float]) -> Tensor:
     """Complete the squared lengths that came with the products, to [n, 2]."""
     columns, rest = slice(0, rows.measured), slice(rows.measured, rows.d)
     least = SQUARE_MIN * rows.measured
-    lengths = [
+    lengths = np.zeros((rows.n, 2))
+    lengths[:, 0] = [
         length if least <= length < np.inf else squared_length(row, columns)
         for row, length in zip(rows.tensors, measured, strict=True)
     ]
-    exact = torch.tensor(lengths, dtype=torch.float64)
-    has_rest = rows.measured < rows.d
-    carried = squared_lengths(rows.tensors, rest).cpu() if has_rest else torch.zeros_like(exact)
-    return torch.stack([exact, carried], dim=1)
+    if rows.measured < rows.d:
+        lengths[:, 1] = squared_lengths(rows.tensors, rest).cpu()
+    return torch.from_numpy(lengths)
 
 
 def _exact_gram(rows: Rows, centre: int) -> Tensor:
@@ -165,37 +173,37 @@ def _middle_row(rows: Rows) -> int:
     right, only sooner or later.
     """
     width = max(1, min(SAMPLE_VALUES // (SAMPLE_SPANS * rows.n), rows.measured))
+    width = max(width // LANES * LANES, 1)
     step = max(width, rows.measured // SAMPLE_SPANS)
     spans = [slice(start, start + width) for start in range(0, rows.measured - width + 1, step)]
     target = host_for(rows.tensors)
     if not spans:
         sampled = torch.zeros(rows.n, dtype=torch.float64)
     elif target is not None:
-        parts = [reports.lengths(target, rows.tensors, columns) for columns in spans]
-        sampled = torch.from_numpy(np.sum(parts, axis=0))
+        sampled = torch.from_numpy(reports.lengths_within(target, rows.tensors, spans))
     else:
         looked_at = [torch.cat([row[columns] for columns in spans]) for row in rows.tensors]
         sampled = torch.stack(looked_at).to(torch.float64).square().sum(dim=1)
     lengths = rows.total(sampled)
-    found = torch.where(lengths.isfinite(), lengths, torch.inf).cpu().tolist()
+    found = [length if math.isfinite(length) else math.inf for length in lengths.cpu().tolist()]
     return sorted(range(rows.n), key=lambda i: (found[i], i))[rows.n // 2]
 
 
-def _connected(linked: Tensor) -> list[list[int]]:
+def _connected(linked: NDArray[np.bool_]) -> list[list[int]]:
     """Return the groups of at least two rows that links connect, each in row order.
 
     Args:
-        linked: bool [n, n], symmetric.
+        linked: bool [n, n], symmetric; whether a row is linked to itself does not matter.
     """
+    np.fill_diagonal(linked, val=False)
     groups = []
-    unseen = set(linked.any(dim=1).nonzero().flatten().tolist())
+    unseen = set(np.flatnonzero(linked.any(axis=1)).tolist())
     while unseen:
         group, reached = set(), {min(unseen)}
         while reached:
             row = reached.pop()
             group.add(row)
-            reached |= set(linked[row].nonzero().flatten().tolist()) - group
+            reached |= set(np.flatnonzero(linked[row]).tolist()) - group
         unseen -= group
-        if len(group) > 1:
-            groups.append(sorted(group))
+        groups.append(sorted(group))
     return groups

@@ -75,7 +75,7 @@ def submission(rows: Input | Submission, workers: Sequence[str] | None) -> Submi
         return rows
     if isinstance(rows, GradientBuffer):
         return _of_buffer(rows, workers)
-    given: list[Any] = list(rows)
+    given: list[Any] = list(rows.detach() if isinstance(rows, Tensor) else rows)
     ids = _checked_ids(given, workers)
     order = canonical(ids)
     given, ids = [given[i] for i in order], [ids[i] for i in order]

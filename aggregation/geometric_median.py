@@ -112,12 +112,13 @@ def _is_median(geometry: Geometry, mass: Vector, k: int) -> bool:
 
 def _weiszfeld(mass: Vector, radii: Vector, cosines: Vector, start: Vector) -> Vector:
     weights: Vector = start / start.sum()
+    middle = len(start) // 2
     for _ in range(ITERATIONS_MAX):
         reach = weights * radii
         along = cosines @ reach
         squared = radii * (radii - 2 * along) + max(float(reach @ along), 0.0)
         gaps = np.sqrt(np.maximum(squared, 0.0))
-        scale = float(np.median(gaps))
+        scale = float(np.partition(gaps, middle)[middle])
         pull = mass / np.maximum(gaps, STEP_MIN * scale)
         following = pull / pull.sum()
         moved = (following - weights) * radii

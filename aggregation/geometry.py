@@ -7,8 +7,10 @@ rules never read the rows again.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +18,7 @@ from pliska.aggregation.distances import centred_gram, distances_within
 from pliska.aggregation.rows import Rows
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Geometry:
     """The mutual position of points: n of rows, then those of landmarks.
 
@@ -32,6 +34,7 @@ class Geometry:
     distances: Tensor
     n: int
     landmarks: Mapping[str, int]
+    _views: dict[int, "View"] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, rows: Rows, landmarks: tuple[str, ...] = ()) -> "Geometry":
@@ -46,14 +49,14 @@ class Geometry:
         """Squared distances between the points of rows, float64 [n, n]."""
         return self.distances[: self.n, : self.n]
 
-    @property
+    @cached_property
     def medoid(self) -> int:
         """The row whose median distance to the others is least; the first of equals.
 
         With a majority of honest rows it lies within reach of them, whatever
         the others are.
         """
-        others = self.between_rows.sort(dim=1).values[:, self.n // 2]
+        others = np.sort(self.between_rows.numpy(), axis=1)[:, self.n // 2]
         return int(others.argmin())
 
     def about(self, centre: int) -> Tensor:
@@ -62,21 +65,26 @@ class Geometry:
         They follow from the Gram matrix and from the distances; each entry is
         taken from the one that cancels less.
         """
-        gram, distances = self.gram, self.distances
+        gram, distances = self.gram.numpy(), self.distances.numpy()
         moved = gram - gram[:, [centre]] - gram[[centre], :] + gram[centre, centre]
-        lengths = gram.diagonal().clamp(min=0).sqrt() + gram[centre, centre].clamp(min=0).sqrt()
+        lengths = np.sqrt(gram.diagonal().clip(min=0))
+        lengths = lengths + lengths[centre]
         from_centre = distances[centre]
-        polar = (from_centre[:, None] + from_centre[None, :] - distances) / 2
-        largest = torch.maximum(from_centre[:, None], from_centre[None, :]).maximum(distances)
-        inner = torch.where(largest < lengths[:, None] * lengths[None, :], polar, moved)
-        return inner.diagonal_scatter(from_centre)
+        polar = (from_centre[:, None] + from_centre - distances) / 2
+        largest = np.maximum(np.maximum(from_centre[:, None], from_centre), distances)
+        inner = np.where(largest < lengths[:, None] * lengths, polar, moved)
+        np.fill_diagonal(inner, from_centre)
+        return torch.from_numpy(inner)
 
     def seen_from(self, centre: int) -> "View":
-        """Return directions and lengths of all points as seen from one of them."""
-        inner = self.about(centre)
-        radii = self.distances[centre].sqrt()
-        inverse = torch.where(radii > 0, 1 / radii, 0.0)
-        return View(radii, inner * inverse[:, None] * inverse[None, :])
+        """Return directions and lengths of all points as seen from one of them; kept."""
+        if centre not in self._views:
+            inner = self.about(centre).numpy()
+            radii = np.sqrt(self.distances[centre].numpy())
+            inverse = np.divide(1.0, radii, out=np.zeros_like(radii), where=radii > 0)
+            cosines = inner * inverse[:, None] * inverse
+            self._views[centre] = View(torch.from_numpy(radii), torch.from_numpy(cosines))
+        return self._views[centre]
 
     def mixed(self, matrix: Tensor) -> "Geometry":
         """Return the geometry of `matrix` times the points; the landmarks stay as they are.
@@ -120,7 +128,9 @@ class View:
         Args:
             weights: float64 [p], summing to 1.
         """
-        reach = weights * self.radii
-        along = self.cosines @ reach
-        length = (reach @ along).clamp(min=0)
-        return (self.radii * (self.radii - 2 * along) + length).clamp(min=0)
+        radii = self.radii.numpy()
+        reach = weights.numpy() * radii
+        along = self.cosines.numpy() @ reach
+        length = max(float(reach @ along), 0.0)
+        squared = radii * (radii - 2 * along) + length
+        return torch.from_numpy(squared.clip(min=0))

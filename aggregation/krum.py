@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from pliska.aggregation.distance_rule import DistanceRule
@@ -88,9 +88,10 @@ def krum_scores(distances: Tensor, f: int, variant: Variant) -> list[float]:
     neighbours = n - f - 2 if variant == "blanchard" else n - f - 1
     # A row is not its own neighbour. Its place in the sorted order would not
     # tell which entry is itself: another row may be at distance zero too.
-    others = distances.clone().fill_diagonal_(torch.inf)
-    nearest = others.sort(dim=1).values[:, :neighbours]
-    scores: list[float] = nearest.sum(dim=1).tolist()
+    others = distances.numpy().copy()
+    np.fill_diagonal(others, np.inf)
+    others.sort(axis=1)
+    scores: list[float] = others[:, :neighbours].sum(axis=1).tolist()
     return scores
 
 

@@ -25,7 +25,16 @@ from pliska.aggregation.engine import (
 from pliska.aggregation.engine.compiler import Host, host_for
 from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.engine.results import RESULTS
-from pliska.aggregation.engine.statistics import SQUARE_MIN, norms, repaired, squares
+from pliska.aggregation.engine.statistics import (
+    CARRIED,
+    DISTANCES,
+    KEPT,
+    LENGTHS,
+    SQUARE_MIN,
+    norms,
+    repaired,
+    squares,
+)
 from pliska.aggregation.rows import Rows
 
 SQUARE_MAX = 1e36
@@ -119,13 +128,13 @@ def mixed_mean(
     if mixture is None or not _fit(rows.squared_lengths(), rows.whole_d):
         return None
     vector = RESULTS.vector(rows.d)
-    measured, carried = (
-        mixtures.select_mean(target, rows.tensors, mixture, selection, columns, vector)
-        for columns in (slice(0, rows.measured), slice(rows.measured, rows.d))
-    )
-    kept = rows.total(torch.from_numpy(measured.kept + carried.kept))
+    mix = partial(mixtures.select_mean, target, rows.tensors, mixture, selection)
+    measured = mix(slice(0, rows.measured), vector)
+    kept = measured.kept
+    if rows.measured < rows.d:
+        kept = kept + mix(slice(rows.measured, rows.d), vector).kept
     distances = rows.total(torch.from_numpy(measured.distances))
-    return BandMean(vector, kept, distances)
+    return BandMean(vector, rows.total(torch.from_numpy(kept)), distances)
 
 
 def distances_to(rows: Rows, vector: Tensor) -> Tensor:
@@ -194,17 +203,19 @@ def reduced(rows: Rows, reduce: Callable[[slice, Tensor], Tensor]) -> BandMean:
     Args:
         rows: n rows.
         reduce: Given columns and a vector [d], writes the result for these
-            columns there and returns what `statistics.Sums` holds, float64
-            [3, n] on the rows' device.
+            columns there and returns `statistics.Sums.stacked` on the rows'
+            device.
     """
     vector = _result(rows)
-    measured = reduce(slice(0, rows.measured), vector)
-    carried = reduce(slice(rows.measured, rows.d), vector)
-    sums = torch.stack([measured[0], measured[2] + carried[2], measured[1], carried[1]])
-    distances, kept, *lengths = rows.total(sums)
+    sums = reduce(slice(0, rows.measured), vector)
+    if rows.measured < rows.d:
+        carried = reduce(slice(rows.measured, rows.d), vector)
+        sums[KEPT] += carried[KEPT]
+        sums[CARRIED] = carried[LENGTHS]
+    sums = rows.total(sums)
     if rows.seen.lengths is None:
-        rows.seen.lengths = torch.stack(lengths, dim=1)
-    return BandMean(vector, kept, distances)
+        rows.seen.lengths = sums[LENGTHS :: CARRIED - LENGTHS].T
+    return BandMean(vector, sums[KEPT], sums[DISTANCES])
 
 
 def _result(rows: Rows) -> Tensor:
@@ -217,7 +228,7 @@ def _result(rows: Rows) -> Tensor:
 def _compiled(
     target: Host, rows: Rows, selection: Selection | Nearest, columns: slice, vector: Tensor
 ) -> Tensor:
-    """Write the result for these columns; return what `Sums` holds, float64 [3, n]."""
+    """Write the result for these columns; return `Sums.stacked`."""
     sums = bands.select_mean(target, rows.tensors, selection, columns, vector)
     return repaired(sums, rows.tensors, vector, columns).stacked
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,25 +54,34 @@ class Mixture:
 
 
 @dataclass(frozen=True, slots=True)
-class Combination:
-    """What a rule made of the rows that passed the gate, in row order.
-
-    The numbers are float64 [n] and stay on the device where they were formed,
-    so that nobody has to wait for it before a report is read.
+class Standing:
+    """How the rows that passed the gate stand to the aggregate, float64 [n] each, in row order.
 
     Attributes:
-        vector: The aggregate [d], in the rows' arithmetic dtype.
         weights: Share of each row in it; they sum to 1, or are all zero.
         distances: Squared distance of each row to it, measured columns only.
         margins: How clearly the rule decided (see `WorkerReport.margin`).
+    """
+
+    weights: Tensor
+    distances: Tensor
+    margins: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """What a rule made of the rows that passed the gate.
+
+    Attributes:
+        vector: The aggregate [d], in the rows' arithmetic dtype.
+        standing: Returns the rows' standing, on the device where it follows
+            from. Nobody computes it, or waits for it, before a report is read.
         reasons: Returns the decision on each row for people.
         memory: What the rule wants to be given in the next round.
     """
 
     vector: Tensor
-    weights: Tensor
-    distances: Tensor
-    margins: Tensor
+    standing: Callable[[], Standing]
     reasons: Callable[[], Sequence[str]]
     memory: Memory | None = None
 
@@ -124,19 +134,26 @@ class Points:
 
     def combine(self, choice: Choice) -> Combination:
         """Carry the weights back to the rows and form one weighted sum of those that have any."""
-        weights = torch.zeros(self.n + len(self.landmarks), dtype=torch.float64)
-        weights[: len(choice.weights)] = torch.tensor(choice.weights, dtype=torch.float64)
-        weights = self._to_rows(weights[None])[0]
+        given = np.zeros(self.n + len(self.landmarks))
+        given[: len(choice.weights)] = choice.weights
+        weights = self._to_rows(torch.from_numpy(given)[None])[0]
         geometry = (self.unmixed or self).geometry
-        distances = geometry.seen_from(geometry.medoid).squared_distances_to(weights)
+        added = weights.tolist()
         if ORIGIN in geometry.landmarks:
-            weights[geometry.landmarks[ORIGIN]] = 0.0  # it adds zero: do not read it
-        places = list(self.places)  # so that the reasons hold no rows
+            added[geometry.landmarks[ORIGIN]] = 0.0  # it adds zero: do not read it
+        n, places = self.rows.n, list(self.places)  # so that what is asked later holds no rows
+
+        def standing() -> Standing:
+            view = geometry.seen_from(geometry.medoid)
+            return Standing(
+                weights=shares(weights[:n]),
+                distances=view.squared_distances_to(weights)[:n],
+                margins=torch.tensor(choice.margins, dtype=torch.float64)[places],
+            )
+
         return Combination(
-            vector=self._all.weighted_sum(weights.tolist()),
-            weights=shares(weights[: self.rows.n]),
-            distances=distances[: self.rows.n],
-            margins=torch.tensor(choice.margins, dtype=torch.float64)[places],
+            vector=self._all.weighted_sum(added),
+            standing=standing,
             reasons=lambda: [choice.reasons[place] for place in places],
         )
 

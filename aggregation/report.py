@@ -72,7 +72,8 @@ def report_on(
         refused: Reason by worker of the others.
         lengths: Squared lengths of the rows, measured columns first.
     """
-    numbers = torch.stack([made.weights, made.margins, made.distances])
+    stand = made.standing()
+    numbers = torch.stack([stand.weights, stand.margins, stand.distances])
     weights, margins, distances = numbers.cpu().tolist()
     scores = suspicion(distances, _resolution(lengths))
     entries = [

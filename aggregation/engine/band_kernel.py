@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from pliska.aggregation.engine.assembly import Function, Lanes, Value, float_literal
 from pliska.aggregation.engine.networks import Selection, band_network
 from pliska.aggregation.engine.report_kernel import Figure, Report
-from pliska.aggregation.engine.tile_sort import ARGUMENTS, Source, TileSort, Tiling
+from pliska.aggregation.engine.sharing import ARGUMENTS
+from pliska.aggregation.engine.tile_sort import Source, TileSort, Tiling
 
 ENDS = 2
 """Scratch rows beside those of the sort: the ends of the kept range."""
@@ -19,7 +20,7 @@ ENDS = 2
 def band_function(
     name: str, selection: Selection, source: Source, tiling: Tiling, figures: Sequence[Figure]
 ) -> Function:
-    """Return the kernel that averages a band; its arguments are `tile_sort.ARGUMENTS`.
+    """Return the kernel that averages a band; its arguments are `sharing.ARGUMENTS`.
 
     The kept range is not counted where it holds every value.
     """

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from pliska.aggregation.engine.assembly import Function
 from pliska.aggregation.engine.band_kernel import ENDS, band_function
-from pliska.aggregation.engine.blocks import LANES, Block, Needs, blank_columns, over_blocks
+from pliska.aggregation.engine.blocks import LANES, Needs, blank_columns, over_blocks
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
 from pliska.aggregation.engine.near_kernel import near_function
 from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.engine.report_kernel import FIGURES, Figure
+from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.statistics import Sums
-from pliska.aggregation.engine.tile_sort import ARGUMENTS, Source, Tiling, tiling
+from pliska.aggregation.engine.tile_sort import Source, Tiling, tiling
 
 ROWS_MAX = 64
 """More rows make networks that take long to compile."""
@@ -46,11 +47,7 @@ def select_mean(
     """
     kernel = _reducing_kernel(target, selection, rows[0].dtype)
     needs = Needs((FIGURES, selection.n, LANES), scratch_floats(selection.n, tiling(target)))
-
-    def work(block: Block) -> None:
-        kernel(block.rows, block.start, block.stop, block.vector, block.scratch, block.sums)
-
-    total = over_blocks(rows, columns, needs, work, out).sum(axis=2)
+    total = over_blocks(target, kernel, rows, columns, needs, out).sum(axis=2)
     total[Figure.KEPT, : selection.kept_of_equals] -= blank_columns(columns)
     if selection.is_whole:
         total[Figure.KEPT] = columns.stop - columns.start
@@ -64,7 +61,7 @@ def reduction(
     layout: Tiling,
     figures: Sequence[Figure],
 ) -> Function:
-    """Return the kernel that averages what is selected; see `tile_sort.ARGUMENTS`."""
+    """Return the kernel that averages what is selected; see `sharing.ARGUMENTS`."""
     if isinstance(selection, Nearest):
         return near_function(name, selection.n, selection.count, source, layout, figures)
     return band_function(name, selection, source, layout, figures)

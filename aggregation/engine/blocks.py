@@ -8,13 +8,16 @@ the kernel has driven everything else out of the caches.
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pliska.aggregation.engine.compiler import Host, Kernel, address_of
+from pliska.aggregation.engine.sharing import Work, share_out
 from pliska.aggregation.engine.threads import SPAN_COLUMNS, over_spans
 
 LANES = 16
@@ -23,33 +26,13 @@ LANES = 16
 SPAN_VALUES = 1 << 22
 """Values of all rows in a span, if the columns allow it: a millisecond or two."""
 
-SPANS_MIN = 8
-"""Spans that columns are cut into at least, so that threads finish together."""
+SPANS = 32
+"""Spans that columns are cut into if they are many, so that threads finish together."""
 
 SPAN_MULTIPLE = 1 << 10
 
 CACHE_LINE_BYTES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Some columns of all rows, in terms of addresses.
-
-    Attributes:
-        rows: Of a table of pointers to the rows.
-        start: First column there.
-        stop: Column after the last; stop - start is a multiple of `LANES`.
-        vector: Of column 0 of the vector.
-        sums: Of the block's own sums, zero at first.
-        scratch: Of memory of undefined contents that starts on a cache line.
-    """
-
-    rows: int
-    start: int
-    stop: int
-    vector: int
-    sums: int
-    scratch: int
+CACHE_LINE_FLOATS = CACHE_LINE_BYTES // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +43,32 @@ class Needs:
         sums: Shape of the float64 sums that it adds to.
         scratch_floats: float32 values of scratch memory.
         pointers: Least length of the table of rows; the first row fills it up.
+        given: 64-bit numbers and addresses that `given` points to.
     """
 
     sums: tuple[int, ...]
     scratch_floats: int
     pointers: int = 0
+    given: Sequence[int] = ()
 
 
 def over_blocks(
+    target: Host,
+    kernel: Kernel,
     rows: Sequence[Tensor],
     columns: slice,
     needs: Needs,
-    work: Callable[[Block], None],
     vector: Tensor | None = None,
 ) -> NDArray[np.float64]:
-    """Call work(block) for every block of these columns; return the sums over all of them.
+    """Run a kernel over these columns; return its sums over all of them.
 
     Args:
+        target: The CPU, from `compiler.host_for(rows)`.
+        kernel: A function of `sharing.ARGUMENTS`.
         rows: Tensors [d] of one dtype on the CPU.
         columns: start and stop given.
         needs: See there.
-        work: Called from several threads at once.
-        vector: float32 [d], contiguous, for work to read or to write.
+        vector: float32 [d], contiguous, for the kernel to read or to write.
 
     Returns:
         float64 [*needs.sums]; the same bytes for any number of threads. In the
@@ -90,36 +77,104 @@ def over_blocks(
     width = columns.stop - columns.start
     if not width:
         return np.zeros(needs.sums)
-    are_plain = all(row.numel() < 2 or row.stride(0) == 1 for row in rows)
-    whole = columns.stop - width % LANES if are_plain else columns.start
+    whole = columns.stop - width % LANES if _are_plain(rows) else columns.start
     step = _span_columns(len(rows), width)
-    first_copied = -(-(whole - columns.start) // step)
-    sums = np.zeros((first_copied - (whole - columns.stop) // step, *needs.sums))
-    sums_at, nbytes = sums.ctypes.data, 8 * math.prod(needs.sums)
-    table = _table(rows, needs.pointers)
-    rows_at = table.ctypes.data
-    vector_at = 0 if vector is None else vector.data_ptr()
-
-    def plain(first: int, end: int) -> None:
-        place = sums_at + nbytes * ((first - columns.start) // step)
-        work(Block(rows_at, first, end, vector_at, place, scratch(needs.scratch_floats)))
-
-    def copied(first: int, end: int) -> None:
-        place = sums_at + nbytes * (first_copied + (first - whole) // step)
-        copies = [_filled_up(row[first:end]) for row in rows]
-        pointers = _table(copies, needs.pointers)
-        memory, stop = scratch(needs.scratch_floats), len(copies[0])
-        if vector is None:
-            work(Block(pointers.ctypes.data, 0, stop, 0, place, memory))
-            return
-        part = _filled_up(vector[first:end])
-        work(Block(pointers.ctypes.data, 0, stop, part.data_ptr(), place, memory))
-        vector[first:end] = part[: end - first]
-
-    over_spans(plain, columns.start, whole, step)
-    over_spans(copied, whole, columns.stop, step)
-    total: NDArray[np.float64] = sums.sum(axis=0)
+    plain = -(-(whole - columns.start) // step)
+    sums = _zeros(plain - (whole - columns.stop) // step, math.prod(needs.sums))
+    if plain:
+        _run(target, kernel, rows, slice(columns.start, whole), step, needs, vector, sums)
+    if whole < columns.stop:
+        _run_on_copies(kernel, rows, slice(whole, columns.stop), step, needs, vector, sums[plain:])
+    total: NDArray[np.float64] = sums.sum(axis=0).reshape(needs.sums)
     return total
+
+
+def _run(
+    target: Host,
+    kernel: Kernel,
+    rows: Sequence[Tensor],
+    columns: slice,
+    step: int,
+    needs: Needs,
+    vector: Tensor | None,
+    sums: NDArray[np.float64],
+) -> None:
+    """Run the kernel on rows without gaps, over a multiple of `LANES` columns."""
+    threads = min(torch.get_num_threads(), -(-(columns.stop - columns.start) // step))
+    floats = -(-needs.scratch_floats // CACHE_LINE_FLOATS) * CACHE_LINE_FLOATS
+    work = Work(
+        kernel=address_of(kernel),
+        rows=_table(rows, needs.pointers),
+        out=0 if vector is None else vector.data_ptr(),
+        scratch=_scratch.address(4 * floats * threads),
+        sums=sums.ctypes.data,
+        given=needs.given,
+        columns=columns,
+        step=step,
+        scratch_bytes=4 * floats,
+        sums_bytes=sums.strides[0],
+    )
+    share_out(target, work, threads)
+
+
+def _run_on_copies(
+    kernel: Kernel,
+    rows: Sequence[Tensor],
+    columns: slice,
+    step: int,
+    needs: Needs,
+    vector: Tensor | None,
+    sums: NDArray[np.float64],
+) -> None:
+    """Run the kernel on copies of the columns, filled up with zeros."""
+
+    def run(first: int, end: int) -> None:
+        copies = [_filled_up(row[first:end]) for row in rows]
+        part = None if vector is None else _filled_up(vector[first:end])
+        table = np.array(_table(copies, needs.pointers), np.int64)
+        given = np.array(needs.given, np.int64)
+        kernel(
+            table.ctypes.data,
+            0,
+            len(copies[0]),
+            0 if part is None else part.data_ptr(),
+            _scratch.address(4 * needs.scratch_floats),
+            sums[(first - columns.start) // step].ctypes.data,
+            given.ctypes.data,
+        )
+        if vector is not None and part is not None:
+            vector[first:end] = part[: end - first]
+
+    over_spans(run, columns.start, columns.stop, step)
+
+
+def over_spans_at_once(
+    kernel: Kernel, rows: Sequence[Tensor], spans: Sequence[slice], needs: Needs
+) -> NDArray[np.float64] | None:
+    """Run a kernel over a few short spans of columns, on this thread; return its sums.
+
+    None if a span is no multiple of `LANES`, or rows have gaps.
+
+    Args:
+        kernel: A function of `sharing.ARGUMENTS` that writes nothing but sums.
+        rows: As of `over_blocks`.
+        spans: start and stop given.
+        needs: See there.
+    """
+    if any((span.stop - span.start) % LANES for span in spans) or not _are_plain(rows):
+        return None
+    table = np.array(_table(rows, needs.pointers), np.int64)
+    given = np.array(needs.given, np.int64)
+    sums = np.zeros(needs.sums)
+    memory = _scratch.address(4 * needs.scratch_floats)
+    addresses = table.ctypes.data, sums.ctypes.data, given.ctypes.data
+    for span in spans:
+        kernel(addresses[0], span.start, span.stop, 0, memory, *addresses[1:])
+    return sums
+
+
+def _are_plain(rows: Sequence[Tensor]) -> bool:
+    return all(row.stride(0) == 1 or row.numel() < 2 for row in rows)
 
 
 def blank_columns(columns: slice) -> int:
@@ -130,30 +185,40 @@ def blank_columns(columns: slice) -> int:
 
 def _span_columns(n: int, width: int) -> int:
     """Return the columns of a span, a multiple of every tile, whatever the number of threads."""
-    columns = min(SPAN_VALUES // n, -(-width // SPANS_MIN))
-    return max(SPAN_COLUMNS, -(-columns // SPAN_MULTIPLE) * SPAN_MULTIPLE)
+    if width <= SPAN_COLUMNS:
+        return SPAN_COLUMNS
+    columns = min(SPAN_VALUES // n, -(-width // SPANS))
+    return -(-columns // SPAN_MULTIPLE) * SPAN_MULTIPLE
 
 
-def scratch(floats: int) -> int:
-    """Return the address of float32 memory that is the thread's own until it asks again.
+class _Kept(threading.local):
+    """Memory that is the thread's own until it asks again.
 
     It is kept from call to call: touching fresh memory for the first time
     would cost as much as the work in it.
     """
-    if floats > _kept.floats:
-        _kept.memory = np.empty(floats + CACHE_LINE_BYTES // 4, np.float32)
-        _kept.address = -(-_kept.memory.ctypes.data // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
-        _kept.floats = floats
-    return _kept.address
+
+    nbytes = 0
+    memory = np.empty(0, np.uint8)
+    start = 0
+
+    def address(self, nbytes: int) -> int:
+        """Return the address of so many bytes of undefined contents, on a cache line."""
+        if nbytes > self.nbytes:
+            self.memory = np.empty(nbytes + CACHE_LINE_BYTES, np.uint8)
+            self.nbytes = nbytes
+            address = self.memory.ctypes.data
+            self.start = -(-address // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
+        return self.start
 
 
-class _Kept(threading.local):
-    floats = 0
-    address = 0
-    memory = np.empty(0, np.float32)
+_scratch = _Kept()
 
 
-_kept = _Kept()
+def _zeros(spans: int, size: int) -> NDArray[np.float64]:
+    """Return zeros [spans, size], apart by whole cache lines."""
+    lines = -(-8 * size // CACHE_LINE_BYTES)
+    return np.zeros((spans, lines * CACHE_LINE_BYTES // 8))[:, :size]
 
 
 def _filled_up(values: Tensor) -> Tensor:
@@ -163,6 +228,6 @@ def _filled_up(values: Tensor) -> Tensor:
     return copy
 
 
-def _table(rows: Sequence[Tensor], length: int) -> NDArray[np.int64]:
+def _table(rows: Sequence[Tensor], length: int) -> list[int]:
     addresses = [row.data_ptr() for row in rows]
-    return np.array(addresses + addresses[:1] * (length - len(addresses)), np.int64)
+    return addresses + addresses[:1] * (length - len(addresses))

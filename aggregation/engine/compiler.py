@@ -131,6 +131,14 @@ def compiled(
     return ctypes.CFUNCTYPE(None, *(ARGUMENTS[kind] for kind in arguments))(address)
 
 
+def address_of(kernel: Kernel) -> int:
+    """Return the address of a compiled function."""
+    address = ctypes.cast(kernel, ctypes.c_void_p).value  # type: ignore[arg-type]
+    if not address:
+        raise ValueError("there is no function at address 0")
+    return address
+
+
 def _object_code(target: Host, symbol: str, assembly: str) -> bytes:
     from llvmlite import binding
 

@@ -58,10 +58,10 @@ def select_mean(
         out: [d] on the GPU, in the dtype of the arithmetic.
 
     Returns:
-        What `statistics.Sums` holds, float64 [3, n] on the GPU.
+        What `statistics.Sums.stacked` is, on the GPU.
     """
     if columns.start == columns.stop:
-        return torch.zeros((3, len(rows)), dtype=torch.float64, device=out.device)
+        return torch.zeros((4, len(rows)), dtype=torch.float64, device=out.device)
     if not can_compile(rows):
         return sorted_columns.select_mean(rows, selection, columns, out)
     low, high = (rows[0].new_empty(len(out)) for _ in range(2))
@@ -112,7 +112,7 @@ def band_mean(
 def statistics(
     rows: Sequence[Tensor], columns: slice, out: Tensor, low: Tensor, high: Tensor
 ) -> Tensor:
-    """Return what `statistics.Sums` holds, float64 [3, n] on the GPU, by another read."""
+    """Return what `statistics.Sums.stacked` is, on the GPU, by another read."""
     from pliska.aggregation.engine import triton_kernels
 
     n, chunks = len(rows), -(-(columns.stop - columns.start) // CHUNK_COLUMNS)
@@ -130,7 +130,7 @@ def statistics(
         CHUNK=CHUNK_COLUMNS,
         BLOCK=1024,
     )
-    return partial.sum(dim=0)
+    return torch.nn.functional.pad(partial.sum(dim=0), (0, 0, 0, 1))
 
 
 def products(rows: Sequence[Tensor], columns: slice, centre: int) -> Tensor:

@@ -13,21 +13,10 @@ from dataclasses import dataclass
 from pliska.aggregation.engine.assembly import Function, Lanes, Value
 from pliska.aggregation.engine.blocks import LANES
 from pliska.aggregation.engine.elements import Element
+from pliska.aggregation.engine.sharing import ARGUMENTS
 
 PADDING = 16
 """Extra float32 in a packed row: rows of equal size would all fall into the same cache sets."""
-
-ARGUMENTS = {
-    "rows": "ptr",
-    "n": "i64",
-    "fresh": "i64",
-    "start": "i64",
-    "stop": "i64",
-    "centre": "i64",
-    "packed": "ptr",
-    "tiles": "ptr",
-    "lengths": "ptr",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +76,13 @@ def gram_tiling(lanes: int, registers: int) -> GramTiling:
 
 
 def gram_assembly(name: str, element: Element, tiling: GramTiling) -> str:
-    """Return the kernel as LLVM assembly; its arguments are `ARGUMENTS`.
+    """Return the kernel as LLVM assembly; its arguments are `sharing.ARGUMENTS`.
 
-    Adds to tiles (double[tile][tile_sums], in the order of `GramTiling.tiles`)
-    the products of the first `fresh` rows with all later ones and themselves,
-    and to lengths (double[n][LANES]) the squares. centre is the place of a row
-    in the table, or -1 for none. stop - start is a multiple of `LANES`.
+    Adds to sums the squares of the rows, double[n][LANES], and after them, as
+    double[tile][tile_sums] in the order of `GramTiling.tiles`, the products of
+    the first `fresh` rows with all later ones and themselves. Given (i64) are
+    n, fresh, and the place of the centre in the table, or -1 for none. scratch
+    holds `GramTiling.packed_floats`.
     """
     return _GramKernel(name, element, tiling).text()
 
@@ -110,13 +100,17 @@ class _GramKernel:
         self._f = Function(name, ARGUMENTS)
 
         f = self._f
-        self._is_centred = f.value("icmp sge i64 %centre, 0")
-        place = f.value(f"select i1 {self._is_centred}, i64 %centre, i64 0")
+        self._n, self._fresh, centre = (
+            f.load("i64", f.at("%given", i, "i64"), 8) for i in range(3)
+        )
+        self._tiles = f.at("%sums", f.multiply(self._n, LANES), "double")
+        self._is_centred = f.value(f"icmp sge i64 {centre}, 0")
+        place = f.value(f"select i1 {self._is_centred}, i64 {centre}, i64 0")
         self._centre = f.pointer_at("%rows", place)
 
     def text(self) -> str:
         f = self._f
-        f.loop("%n", f.add("%n", self._tiling.rows_beyond), 1, self._clear)
+        f.loop(self._n, f.add(self._n, self._tiling.rows_beyond), 1, self._clear)
         f.loop("%start", "%stop", self._tiling.block, self._block)
         return f.text()
 
@@ -135,10 +129,10 @@ class _GramKernel:
         f, tiling = self._f, self._tiling
         end = f.minimum_index(f.add(first, tiling.block), "%stop")
         width = f.value(f"sub i64 {end}, {first}")
-        f.loop(0, "%n", 1, lambda row, _: self._pack(row, first, width))
+        f.loop(0, self._n, 1, lambda row, _: self._pack(row, first, width))
         f.loop(
             0,
-            "%fresh",
+            self._fresh,
             tiling.height,
             lambda row, tile: [self._tile_row(row, tile[0], first, width)],
             [("i64", "0")],
@@ -146,7 +140,7 @@ class _GramKernel:
         return []
 
     def _packed(self, row: Value) -> Value:
-        return self._f.at("%packed", self._f.multiply(row, self._tiling.stride), "float")
+        return self._f.at("%scratch", self._f.multiply(row, self._tiling.stride), "float")
 
     def _pack(self, row: Value, first: Value, width: Value) -> list[Value]:
         f, kind = self._f, self._kind
@@ -165,7 +159,7 @@ class _GramKernel:
         start = [(self._kind, self._kind.zero)]
         square = f.loop(0, width, self._tiling.lanes, column, start)[0]
         offset = f.multiply(row, LANES)
-        self._add(square, f.at("%lengths", offset, "double"))
+        self._add(square, f.at("%sums", offset, "double"))
         return []
 
     def _tile_row(self, row: Value, tile: Value, first: Value, width: Value) -> Value:
@@ -184,7 +178,7 @@ class _GramKernel:
         after = self._tile(row, start, tile, width, ahead)
         return f.loop(
             f.add(start, tiling.breadth),
-            "%n",
+            self._n,
             tiling.breadth,
             lambda column, tile: [self._tile(row, column, tile[0], width, [])],
             [("i64", after)],
@@ -211,7 +205,7 @@ class _GramKernel:
         sums = f.loop(0, width, tiling.lanes, step, zeros)
         offset = f.multiply(tile, tiling.tile_sums)
         for i, lanes in enumerate(self._across(sums)):
-            self._add(lanes, f.at("%tiles", f.add(offset, i * tiling.lanes), "double"))
+            self._add(lanes, f.at(self._tiles, f.add(offset, i * tiling.lanes), "double"))
         return f.add(tile, 1)
 
     def _across(self, sums: list[Value]) -> list[Value]:

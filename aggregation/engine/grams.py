@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.engine import gram_kernel
-from pliska.aggregation.engine.blocks import LANES, Block, Needs, over_blocks
+from pliska.aggregation.engine.blocks import LANES, Needs, over_blocks
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
 from pliska.aggregation.engine.gram_kernel import GramTiling, gram_tiling
+from pliska.aggregation.engine.sharing import ARGUMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +49,16 @@ def products(
     tiling = gram_tiling(target.lanes, target.registers)
     kernel = _kernel(target, rows[0].dtype)
     order = tiling.tiles(n, fresh)
-    size = len(order) * tiling.tile_sums
-    needs = Needs((size + n * LANES,), tiling.packed_floats(n), tiling.rows_tiled(n))
-
-    def work(block: Block) -> None:
-        kernel(
-            block.rows,
-            n,
-            fresh,
-            block.start,
-            block.stop,
-            -1 if centre is None else n,
-            block.scratch,
-            block.sums,
-            block.sums + 8 * size,
-        )
-
-    total = over_blocks(rows if centre is None else [*rows, centre], columns, needs, work)
-    tiles, lengths = total[:size].reshape(len(order), tiling.tile_sums), total[size:]
+    squares = n * LANES
+    needs = Needs(
+        sums=(squares + len(order) * tiling.tile_sums,),
+        scratch_floats=tiling.packed_floats(n),
+        pointers=tiling.rows_tiled(n),
+        given=(n, fresh, -1 if centre is None else n),
+    )
+    among = rows if centre is None else [*rows, centre]
+    total = over_blocks(target, kernel, among, columns, needs)
+    lengths, tiles = total[:squares], total[squares:].reshape(len(order), tiling.tile_sums)
     return Products(
         _assembled(tiles, order, tiling, n, fresh), lengths.reshape(n, LANES).sum(axis=1)
     )
@@ -90,4 +83,4 @@ def _kernel(target: Host, dtype: torch.dtype) -> Kernel:
     assembly = gram_kernel.gram_assembly(
         "gram", target.elements[dtype], gram_tiling(target.lanes, target.registers)
     )
-    return compiled(target, "gram", assembly, tuple(gram_kernel.ARGUMENTS.values()))
+    return compiled(target, "gram", assembly, tuple(ARGUMENTS.values()))

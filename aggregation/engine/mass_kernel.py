@@ -12,22 +12,11 @@ from pliska.aggregation.engine.assembly import Function, Lanes, Value, float_lit
 from pliska.aggregation.engine.blocks import LANES
 from pliska.aggregation.engine.elements import Element
 from pliska.aggregation.engine.report_kernel import Figure, Report
+from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.tile_sort import AHEAD_COLUMNS, Tiling
 
 ROWS_AT_ONCE = 4
 """Rows that are compared with all others together."""
-
-ARGUMENTS = {
-    "rows": "ptr",
-    "start": "i64",
-    "stop": "i64",
-    "out": "ptr",
-    "scratch": "ptr",
-    "statistics": "ptr",
-    "masses": "ptr",
-    "limits": "ptr",
-}
-"""As of `tile_sort`; masses are double[rows_padded(n)], zero after the n-th, limits double[2]."""
 
 INFINITY = float_literal(float("inf"))
 
@@ -44,6 +33,9 @@ def scratch_floats(n: int, tiling: Tiling) -> int:
 
 def trimmed_function(name: str, n: int, element: Element, tiling: Tiling) -> Function:
     """Return the kernel that averages what lies between the two limits, by width.
+
+    Its arguments are `sharing.ARGUMENTS`; given are the addresses of the masses,
+    double[rows_padded(n)], zero after the n-th, and of the limits, double[2].
 
     Kept is the width of each row between them.
     """
@@ -80,8 +72,9 @@ class _MassKernel:
         for row in range(n, rows_padded(n)):
             never = f.splat(self._kind, INFINITY)
             f.store(self._kind, never, f.at("%scratch", row * tiling.lanes, "float"), 4)
+        self._masses, limits = (f.pointer_at("%given", i) for i in range(2))
         self._limits = [
-            f.splat(self._wide, f.load("double", f.at("%limits", i, "double"), 8)) for i in range(2)
+            f.splat(self._wide, f.load("double", f.at(limits, i, "double"), 8)) for i in range(2)
         ]
         figures = [Figure.DISTANCE, Figure.LENGTH]
         self._report = Report(f, element, figures, tiling.rows_at_once)
@@ -200,7 +193,7 @@ class _MassKernel:
     def _count_kept(self, row: Value, amount: Value) -> None:
         f, wide = self.function, self._wide
         place = f.add(f.multiply(row, LANES), Figure.KEPT * self._n * LANES)
-        pointer = f.at("%statistics", place, "double")
+        pointer = f.at("%sums", place, "double")
         before = f.load(wide, pointer, 8)
         f.store(wide, f.value(f"fadd {wide} {before}, {amount}"), pointer, 8)
 
@@ -211,7 +204,7 @@ class _MassKernel:
 
     def _mass(self, row: Value) -> Value:
         f = self.function
-        return f.splat(self._wide, f.load("double", f.at("%masses", row, "double"), 8))
+        return f.splat(self._wide, f.load("double", f.at(self._masses, row, "double"), 8))
 
     def _value(self, row: Value) -> Value:
         return self.function.load(self._kind, self._value_at(row), 4)

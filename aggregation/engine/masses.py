@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.engine import mass_kernel
-from pliska.aggregation.engine.blocks import LANES, Block, Needs, blank_columns, over_blocks
+from pliska.aggregation.engine.blocks import LANES, Needs, blank_columns, over_blocks
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
 from pliska.aggregation.engine.report_kernel import FIGURES, Figure
+from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.statistics import Sums
 from pliska.aggregation.engine.tile_sort import tiling
 
@@ -80,18 +81,6 @@ class _Work:
         self._masses[: len(masses)] = masses
         self._limits = np.array(limits)
 
-    def block(self, block: Block) -> None:
-        self._kernel(
-            block.rows,
-            block.start,
-            block.stop,
-            block.vector,
-            block.scratch,
-            block.sums,
-            self._masses.ctypes.data,
-            self._limits.ctypes.data,
-        )
-
     def sums(
         self,
         target: Host,
@@ -102,8 +91,10 @@ class _Work:
     ) -> Sums:
         """Run over the columns; of_equals [n] is what counts as kept where all are equal."""
         n = len(rows)
-        needs = Needs((FIGURES, n, LANES), mass_kernel.scratch_floats(n, tiling(target)))
-        total = over_blocks(rows, columns, needs, self.block, out).sum(axis=2)
+        given = self._masses.ctypes.data, self._limits.ctypes.data
+        floats = mass_kernel.scratch_floats(n, tiling(target))
+        needs = Needs((FIGURES, n, LANES), floats, given=given)
+        total = over_blocks(target, self._kernel, rows, columns, needs, out).sum(axis=2)
         total[Figure.KEPT] -= blank_columns(columns) * of_equals
         return Sums(*total)
 
@@ -111,10 +102,10 @@ class _Work:
 @lru_cache(maxsize=64)
 def _trimmed_kernel(target: Host, n: int, dtype: torch.dtype) -> Kernel:
     function = mass_kernel.trimmed_function("trimmed", n, target.elements[dtype], tiling(target))
-    return compiled(target, "trimmed", function.text(), tuple(mass_kernel.ARGUMENTS.values()))
+    return compiled(target, "trimmed", function.text(), tuple(ARGUMENTS.values()))
 
 
 @lru_cache(maxsize=64)
 def _median_kernel(target: Host, n: int, dtype: torch.dtype) -> Kernel:
     function = mass_kernel.median_function("median", n, target.elements[dtype], tiling(target))
-    return compiled(target, "median", function.text(), tuple(mass_kernel.ARGUMENTS.values()))
+    return compiled(target, "median", function.text(), tuple(ARGUMENTS.values()))

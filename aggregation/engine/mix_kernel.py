@@ -11,8 +11,10 @@ the result. The mixed rows are never built whole. `mixtures` calls this.
 from dataclasses import dataclass
 
 from pliska.aggregation.engine.assembly import Function, Lanes, Value, module
+from pliska.aggregation.engine.blocks import LANES
 from pliska.aggregation.engine.elements import Element
 from pliska.aggregation.engine.report_kernel import Figure, report_function
+from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.tile_sort import AHEAD_COLUMNS, Tiling
 
 ROWS_AT_ONCE = 4
@@ -20,20 +22,6 @@ SUBSETS = 1 << ROWS_AT_ONCE
 
 OUTPUTS_AT_ONCE = 4
 """Outputs come in multiples of this: so many sums are in flight together."""
-
-ARGUMENTS = {
-    "rows": "ptr",
-    "start": "i64",
-    "stop": "i64",
-    "out": "ptr",
-    "scratch": "ptr",
-    "sort_scratch": "ptr",
-    "mixed_statistics": "ptr",
-    "statistics": "ptr",
-    "centre": "i64",
-    "places": "ptr",
-    "scales": "ptr",
-}
 
 MIX_ARGUMENTS = {
     "rows": "ptr",
@@ -87,27 +75,36 @@ class MixTiling:
         return self.groups * SUBSETS * self.tiling.lanes
 
     @property
+    def row_sums(self) -> int:
+        """float64 sums of the rows; those of the means come after them."""
+        return self.rows_looked_at * LANES
+
+    @property
     def scratch_floats(self) -> int:
         """float32 values of scratch memory: means, partial sums, pointers to the means."""
         return self.mixed_floats + self.table_floats + 2 * self.outputs
 
 
 def mixed_assembly(name: str, element: Element, layout: MixTiling, reduction: Function) -> str:
-    """Return the kernel as LLVM assembly; its arguments are `ARGUMENTS`.
+    """Return the kernel as LLVM assembly; its arguments are `sharing.ARGUMENTS`.
 
-    rows holds groups * ROWS_AT_ONCE pointers, of which the first n count.
-    places[k][group] (i32) says at which float of the partial sums the one that
-    belongs to mean k starts, and their sum is multiplied by scales[k] (float).
-    Row `centre`, if that is not -1, is subtracted from all rows and added to
-    each mean. reduction is the kernel that reduces the means, sort_scratch its
-    scratch memory and mixed_statistics its statistics; statistics are those of
-    `report_kernel.report_function`, of groups * ROWS_AT_ONCE rows. The rest is
-    as in `tile_sort.ARGUMENTS`.
+    rows holds groups * ROWS_AT_ONCE pointers, of which the first n count. Given
+    are that number of pointers; the place of a row that is subtracted from all
+    rows and added to each mean, or -1 for none; and the addresses of places and
+    scales. places[k][group] (i32) says at which float of the partial sums the
+    one that belongs to mean k starts, and their sum is multiplied by scales[k]
+    (float). Sums are those of `report_kernel.report_function` of the rows, and
+    after them those of reduction, the kernel that reduces the means, whose
+    scratch memory also comes after that of this kernel.
     """
     tiling = layout.tiling
     mix = _MixKernel("mix", element, layout).function
     look = report_function("look", element, tiling, Figure.DISTANCE)
     f = Function(name, ARGUMENTS)
+    centre = f.load("i64", f.at("%given", 1, "i64"), 8)
+    places, scales = (f.pointer_at("%given", i) for i in (2, 3))
+    mixed_sums = f.at("%sums", layout.row_sums, "double")
+    sort_scratch = f.at("%scratch", layout.scratch_floats, "float")
     table = f.at("%scratch", layout.mixed_floats, "float")
     means = f.at(table, layout.table_floats, "float")
     for k in range(layout.m):
@@ -122,10 +119,9 @@ def mixed_assembly(name: str, element: Element, layout: MixTiling, reduction: Fu
         end = f.minimum_index(f.add(first, tiling.width), "%stop")
         width = f.value(f"sub i64 {end}, {first}")
         here = f.at("%out", first, "float")
-        f.run(mix, "%rows", first, end, table, "%scratch", "%centre", "%places", "%scales")
-        f.run(reduction, means, 0, width, here, "%sort_scratch", "%mixed_statistics")
-        given = (first, end, "%out", "%sort_scratch", "%statistics", layout.rows_looked_at)
-        f.run(look, "%rows", *given)
+        f.run(mix, "%rows", first, end, table, "%scratch", centre, places, scales)
+        f.run(reduction, means, 0, width, here, sort_scratch, mixed_sums, "null")
+        f.run(look, "%rows", first, end, "%out", sort_scratch, "%sums", "%given")
         return []
 
     f.loop("%start", "%stop", tiling.width, tile)

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.engine import bands, mix_kernel
-from pliska.aggregation.engine.blocks import LANES, Block, Needs, blank_columns, over_blocks
+from pliska.aggregation.engine.blocks import LANES, Needs, blank_columns, over_blocks
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
 from pliska.aggregation.engine.elements import FLOAT32
 from pliska.aggregation.engine.mix_kernel import ROWS_AT_ONCE, SUBSETS, MixTiling
 from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.engine.report_kernel import FIGURES, Figure
+from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.tile_sort import Source, tiling
 
 
@@ -52,7 +53,7 @@ class Mixture:
         padded[:, :n] = members
         bits = padded.reshape(m, -1, ROWS_AT_ONCE) << np.arange(ROWS_AT_ONCE)
         sizes = members.sum(axis=1)
-        are_means = np.allclose(scales * sizes, 1.0, rtol=0, atol=1e-9) and sizes.max() > 1
+        are_means = (abs(scales * sizes - 1.0) <= 1e-9).all() and sizes.max() > 1
         codes = np.ascontiguousarray(bits.sum(axis=2))
         return cls(codes, scales, n, centre if are_means else None)
 
@@ -92,31 +93,14 @@ def select_mean(
     kernel = _kernel(target, rows[0].dtype, layout, selection)
     places, scales = _numbers(mixture, layout)
     centre = -1 if mixture.centre is None else mixture.centre
-    mixed_floats, sort_floats = layout.scratch_floats, bands.scratch_floats(layout.m, layout.tiling)
-    mixed_sums = FIGURES * layout.m * LANES
     needs = Needs(
-        sums=(mixed_sums + layout.rows_looked_at * LANES,),
-        scratch_floats=mixed_floats + sort_floats,
-        pointers=layout.groups * ROWS_AT_ONCE,
+        sums=(layout.row_sums + FIGURES * layout.m * LANES,),
+        scratch_floats=layout.scratch_floats + bands.scratch_floats(layout.m, layout.tiling),
+        pointers=layout.rows_looked_at,
+        given=(layout.rows_looked_at, centre, places.ctypes.data, scales.ctypes.data),
     )
-
-    def work(block: Block) -> None:
-        kernel(
-            block.rows,
-            block.start,
-            block.stop,
-            block.vector,
-            block.scratch,
-            block.scratch + 4 * mixed_floats,
-            block.sums,
-            block.sums + 8 * mixed_sums,
-            centre,
-            places.ctypes.data,
-            scales.ctypes.data,
-        )
-
-    sums = over_blocks(rows, columns, needs, work, out)
-    of_mixed, of_rows = sums[:mixed_sums], sums[mixed_sums:]
+    sums = over_blocks(target, kernel, rows, columns, needs, out)
+    of_rows, of_mixed = sums[: layout.row_sums], sums[layout.row_sums :]
     kept = of_mixed.reshape(FIGURES, layout.m, LANES)[Figure.KEPT].sum(axis=1)
     kept[: selection.kept_of_equals] -= blank_columns(columns)
     return MixedSums(kept, of_rows.reshape(-1, LANES).sum(axis=1)[: layout.n])
@@ -139,4 +123,4 @@ def _kernel(
     source = Source(FLOAT32, is_near=True)
     reduction = bands.reduction("reduce", selection, source, layout.tiling, [Figure.KEPT])
     assembly = mix_kernel.mixed_assembly("mixed", target.elements[dtype], layout, reduction)
-    return compiled(target, "mixed", assembly, tuple(mix_kernel.ARGUMENTS.values()))
+    return compiled(target, "mixed", assembly, tuple(ARGUMENTS.values()))

@@ -14,7 +14,8 @@ from pliska.aggregation.engine.band_kernel import divided
 from pliska.aggregation.engine.blocks import LANES
 from pliska.aggregation.engine.networks import ordered_network
 from pliska.aggregation.engine.report_kernel import Figure, Report
-from pliska.aggregation.engine.tile_sort import ARGUMENTS, Source, TileSort, Tiling
+from pliska.aggregation.engine.sharing import ARGUMENTS
+from pliska.aggregation.engine.tile_sort import Source, TileSort, Tiling
 
 
 def near_function(
@@ -22,7 +23,7 @@ def near_function(
 ) -> Function:
     """Return the kernel that averages the `count` values nearest to the median of n.
 
-    Its arguments are `tile_sort.ARGUMENTS`. What is kept is always counted:
+    Its arguments are `sharing.ARGUMENTS`. What is kept is always counted:
     `count` rows in every column, the first ones where all are equal.
     """
     return _NearKernel(name, n, count, source, tiling, figures).function
@@ -147,7 +148,7 @@ class _NearKernel:
     def _count_kept(self, row: Value, which: Value, change: float) -> None:
         f = self.function
         place = f.add(f.multiply(row, LANES), Figure.KEPT * self._n * LANES)
-        pointer = f.at("%statistics", place, "double")
+        pointer = f.at("%sums", place, "double")
         before = f.load(self._wide, pointer, 8)
         f.store(self._wide, self._plus(before, which, self._constant(change)), pointer, 8)
 

@@ -11,7 +11,8 @@ from enum import IntEnum
 from pliska.aggregation.engine.assembly import Function, Lanes, Value
 from pliska.aggregation.engine.blocks import LANES
 from pliska.aggregation.engine.elements import Element
-from pliska.aggregation.engine.tile_sort import ARGUMENTS, Tiling
+from pliska.aggregation.engine.sharing import ARGUMENTS
+from pliska.aggregation.engine.tile_sort import Tiling
 
 
 class Figure(IntEnum):
@@ -25,8 +26,6 @@ class Figure(IntEnum):
     """Columns within the kept range."""
 
 
-REPORT_ARGUMENTS = {**ARGUMENTS, "n": "i64"}
-
 FIGURES = len(Figure)
 """Sections of the statistics of a kernel that reduces columns."""
 
@@ -34,15 +33,17 @@ FIGURES = len(Figure)
 def report_function(name: str, element: Element, tiling: Tiling, figure: Figure) -> Function:
     """Return a kernel that sums one figure of rows into double[row][LANES].
 
-    Its arguments are `REPORT_ARGUMENTS`: n is a multiple of tiling.rows_at_once
-    and `out` is only read, and that only for distances.
+    Its arguments are `sharing.ARGUMENTS`. What is given (i64) is the number of
+    rows, a multiple of tiling.rows_at_once; `out` is only read, and that only
+    for distances.
     """
-    f = Function(name, REPORT_ARGUMENTS)
+    f = Function(name, ARGUMENTS)
+    n = f.load("i64", "%given", 8)
     report = Report(f, element, [figure], tiling.rows_at_once, sections=[figure])
 
     def tile(first: Value, _: list[Value]) -> list[Value]:
         end = f.minimum_index(f.add(first, tiling.width), "%stop")
-        report.emit_groups("%n", 0, first, end)
+        report.emit_groups(n, 0, first, end)
         return []
 
     f.loop("%start", "%stop", tiling.width, tile)
@@ -53,7 +54,7 @@ class Report:
     """Emits the second look.
 
     Args:
-        function: To emit into; its arguments are `tile_sort.ARGUMENTS`.
+        function: To emit into; its arguments are `sharing.ARGUMENTS`.
         element: Of the rows.
         figures: What to sum.
         rows_at_once: Rows whose sums stay in registers together.
@@ -152,6 +153,6 @@ class Report:
         f = self._f
         widen = "fpext" if kind.element == "float" else "uitofp"
         wide = f.value(f"{widen} {kind} {total} to {self._wide}")
-        pointer = f.at("%statistics", offset, "double")
+        pointer = f.at("%sums", offset, "double")
         before = f.load(self._wide, pointer, 8)
         f.store(self._wide, f.value(f"fadd {self._wide} {before}, {wide}"), pointer, 8)

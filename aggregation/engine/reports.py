@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pliska.aggregation.engine.blocks import LANES, Block, Needs, over_blocks
+from pliska.aggregation.engine.blocks import LANES, Needs, over_blocks, over_spans_at_once
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
-from pliska.aggregation.engine.report_kernel import REPORT_ARGUMENTS, Figure, report_function
+from pliska.aggregation.engine.report_kernel import Figure, report_function
+from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.tile_sort import tiling
 
 
@@ -29,6 +30,24 @@ def lengths(target: Host, rows: Sequence[Tensor], columns: slice) -> NDArray[np.
         columns: Which; start and stop given.
     """
     return _sums(target, rows, columns, Figure.LENGTH, None)
+
+
+def lengths_within(
+    target: Host, rows: Sequence[Tensor], spans: Sequence[slice]
+) -> NDArray[np.float64]:
+    """Return what `lengths` does over a few short spans of columns, all of one width.
+
+    Args:
+        target: As there.
+        rows: As there.
+        spans: start and stop given.
+    """
+    kernel, needs = _kernel(target, rows[0].dtype, Figure.LENGTH), _needs(target, rows)
+    total = over_spans_at_once(kernel, rows, spans, needs)
+    if total is None:
+        total = np.stack([lengths(target, rows, columns) for columns in spans], axis=1)
+    summed: NDArray[np.float64] = total[: len(rows)].sum(axis=1)
+    return summed
 
 
 def distances(
@@ -48,19 +67,19 @@ def distances(
 def _sums(
     target: Host, rows: Sequence[Tensor], columns: slice, figure: Figure, vector: Tensor | None
 ) -> NDArray[np.float64]:
-    layout = tiling(target)
-    kernel = _kernel(target, rows[0].dtype, figure)
-    n = -(-len(rows) // layout.rows_at_once) * layout.rows_at_once
-
-    def work(block: Block) -> None:
-        kernel(block.rows, block.start, block.stop, block.vector, block.scratch, block.sums, n)
-
-    total = over_blocks(rows, columns, Needs((n, LANES), 0, pointers=n), work, vector)
+    kernel, needs = _kernel(target, rows[0].dtype, figure), _needs(target, rows)
+    total = over_blocks(target, kernel, rows, columns, needs, vector)
     summed: NDArray[np.float64] = total[: len(rows)].sum(axis=1)
     return summed
+
+
+def _needs(target: Host, rows: Sequence[Tensor]) -> Needs:
+    at_once = tiling(target).rows_at_once
+    n = -(-len(rows) // at_once) * at_once
+    return Needs((n, LANES), 0, pointers=n, given=(n,))
 
 
 @lru_cache(maxsize=16)
 def _kernel(target: Host, dtype: torch.dtype, figure: Figure) -> Kernel:
     function = report_function("look", target.elements[dtype], tiling(target), figure)
-    return compiled(target, "look", function.text(), tuple(REPORT_ARGUMENTS.values()))
+    return compiled(target, "look", function.text(), tuple(ARGUMENTS.values()))

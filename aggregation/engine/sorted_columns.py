@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from pliska.aggregation.engine.networks import Selection
+from pliska.aggregation.engine.statistics import DISTANCES, KEPT, LENGTHS
 
 BLOCK_ELEMENTS = 1 << 26
 """Values sorted at once; a sort needs several times their memory."""
@@ -23,9 +24,9 @@ def select_mean(
         out: [d] in the dtype of the arithmetic; only `columns` are written.
 
     Returns:
-        What `statistics.Sums` holds, float64 [3, n] on the device.
+        What `statistics.Sums.stacked` is, on the device.
     """
-    sums = torch.zeros((3, len(rows)), dtype=torch.float64, device=out.device)
+    sums = torch.zeros((4, len(rows)), dtype=torch.float64, device=out.device)
     width = max(1, BLOCK_ELEMENTS // len(rows))
     for start in range(columns.start, columns.stop, width):
         end = min(start + width, columns.stop)
@@ -35,7 +36,7 @@ def select_mean(
         out[start:end] = kept.mean(dim=0, dtype=torch.float64)
         inside = (block >= kept.amin(dim=0)) & (block <= kept.amax(dim=0))
         values = block.to(torch.float64)
-        sums[0] += (values - out[start:end]).square().sum(dim=1)
-        sums[1] += values.square().sum(dim=1)
-        sums[2] += inside.sum(dim=1)
+        sums[DISTANCES] += (values - out[start:end]).square().sum(dim=1)
+        sums[LENGTHS] += values.square().sum(dim=1)
+        sums[KEPT] += inside.sum(dim=1)
     return sums

@@ -22,6 +22,10 @@ DOT_COLUMNS = 1 << 13
 """Columns of one float32 dot product, too few for the library to start threads of its own."""
 
 
+DISTANCES, LENGTHS, KEPT, CARRIED = range(4)
+"""Places in `Sums.stacked`; carried are lengths over columns that do not count as measured."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sums:
     """Sums over columns, each float64 [n].
@@ -38,8 +42,14 @@ class Sums:
 
     @property
     def stacked(self) -> Tensor:
-        """All of them in this order, float64 [3, n]."""
-        return torch.from_numpy(np.stack([self.distances, self.lengths, self.kept]))
+        """All of them, float64 [4, n]; room for the lengths over carried columns is zero."""
+        stacked = np.zeros((4, len(self.kept)))
+        stacked[DISTANCES], stacked[LENGTHS], stacked[KEPT] = (
+            self.distances,
+            self.lengths,
+            self.kept,
+        )
+        return torch.from_numpy(stacked)
 
 
 def repaired(sums: Sums, rows: Sequence[Tensor], result: Tensor, columns: slice) -> Sums:
@@ -52,6 +62,9 @@ def repaired(sums: Sums, rows: Sequence[Tensor], result: Tensor, columns: slice)
         columns: Which were summed.
     """
     least = SQUARE_MIN * (columns.stop - columns.start)
+    both = np.concatenate([sums.distances, sums.lengths])
+    if both.min() >= least and both.max() < np.inf:
+        return sums
     distances, lengths = sums.distances.copy(), sums.lengths.copy()
     for i, row in enumerate(rows):
         if not (least <= lengths[i] < np.inf):

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from pliska.aggregation.engine import sum_kernel
-from pliska.aggregation.engine.blocks import Block, Needs, over_blocks
-from pliska.aggregation.engine.compiler import Host, Kernel, compiled
-from pliska.aggregation.engine.sum_kernel import ROWS_AT_ONCE, TILE_COLUMNS
+from pliska.aggregation.engine.blocks import Needs, over_blocks
+from pliska.aggregation.engine.compiler import Host, Kernel, compiled, host_for
+from pliska.aggregation.engine.results import RESULTS
+from pliska.aggregation.engine.sharing import ARGUMENTS
+from pliska.aggregation.engine.sum_kernel import TILE_COLUMNS
 
 
 def weighted_sum(
@@ -24,26 +26,32 @@ def weighted_sum(
         weights: One per row.
         out: float32 [d], contiguous.
     """
-    kernel = _kernel(target, rows[0].dtype)
-    missing = -len(rows) % ROWS_AT_ONCE
-    factors = np.array([*weights, *[0.0] * missing])
-    needs = Needs((), 2 * TILE_COLUMNS, len(factors))
+    factors = np.array(weights, np.float64)
+    if factors.tolist() == [1.0]:
+        kernel, needs = _copy_kernel(target, rows[0].dtype), Needs((0,), 0)
+    else:
+        kernel = _sum_kernel(target, rows[0].dtype)
+        needs = Needs((0,), 2 * TILE_COLUMNS, given=(len(factors), factors.ctypes.data))
+    over_blocks(target, kernel, rows, slice(0, len(out)), needs, out)
 
-    def work(block: Block) -> None:
-        kernel(
-            block.rows,
-            factors.ctypes.data,
-            len(factors),
-            block.start,
-            block.stop,
-            block.vector,
-            block.scratch,
-        )
 
-    over_blocks(rows, slice(0, len(out)), needs, work, out)
+def copied(vector: Tensor) -> Tensor:
+    """Return a copy of `vector` [d], in memory that need not be touched for the first time."""
+    target = host_for((vector,)) if vector.dtype == torch.float32 else None
+    if target is None:
+        return vector.clone()
+    copy = RESULTS.vector(len(vector))
+    weighted_sum(target, (vector,), [1.0], copy)
+    return copy
 
 
 @lru_cache(maxsize=8)
-def _kernel(target: Host, dtype: torch.dtype) -> Kernel:
+def _sum_kernel(target: Host, dtype: torch.dtype) -> Kernel:
     assembly = sum_kernel.sum_assembly("weighted_sum", target.elements[dtype], target.lanes)
-    return compiled(target, "weighted_sum", assembly, tuple(sum_kernel.ARGUMENTS.values()))
+    return compiled(target, "weighted_sum", assembly, tuple(ARGUMENTS.values()))
+
+
+@lru_cache(maxsize=8)
+def _copy_kernel(target: Host, dtype: torch.dtype) -> Kernel:
+    assembly = sum_kernel.copy_assembly("copy", target.elements[dtype], target.lanes)
+    return compiled(target, "copy", assembly, tuple(ARGUMENTS.values()))

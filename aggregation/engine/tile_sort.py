@@ -22,20 +22,6 @@ TILE_COLUMNS = 256
 AHEAD_COLUMNS = 128
 """How far ahead rows in memory are asked for: long enough before, and not yet evicted again."""
 
-ARGUMENTS = {
-    "rows": "ptr",
-    "start": "i64",
-    "stop": "i64",
-    "out": "ptr",
-    "scratch": "ptr",
-    "statistics": "ptr",
-}
-"""Of a kernel that reduces columns.
-
-rows points to n pointers, out is float32, and statistics (see `report_kernel`)
-is added to. stop - start is a multiple of `blocks.LANES`.
-"""
-
 Finish = Callable[[list[Value], Value, Value], None]
 """Takes the kept values of the columns at `at`, which are `within` in the tile."""
 
@@ -82,7 +68,7 @@ class TileSort:
     """Emits the sorting of a tile.
 
     Args:
-        function: To emit into; its arguments are `ARGUMENTS`.
+        function: To emit into; its arguments are `sharing.ARGUMENTS`.
         network: What to do.
         source: Of the rows.
         tiling: The layout.

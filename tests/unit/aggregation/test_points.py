@@ -20,12 +20,12 @@ def choice(weights: list[float]) -> Choice:
 
 def test_weights_of_mixed_points_are_carried_back_to_the_rows() -> None:
     made = points_of().mixed(Mixture(PAIRS, PLACES)).combine(choice([0.5, 0.5, 0]))
-    assert made.weights.tolist() == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
+    assert made.standing().weights.tolist() == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
     assert torch.allclose(made.vector, ROWS[:4].mean(dim=0))
     assert made.reasons() == ["0.5", "0.5", "0.5", "0.5", "0"]
-    assert made.margins.tolist() == [0, 0, 1, 1, 2]
+    assert made.standing().margins.tolist() == [0, 0, 1, 1, 2]
     expected = (ROWS - ROWS[:4].mean(dim=0)).square().sum(dim=1).tolist()
-    assert made.distances.tolist() == pytest.approx(expected, rel=1e-5)
+    assert made.standing().distances.tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_mixtures_follow_each_other() -> None:
@@ -42,14 +42,14 @@ def test_rows_may_be_drawn_towards_the_origin() -> None:
     halved = torch.tensor([[0.5, 0, 0, 0, 0, 0.5]]).double()
     made = points.mixed(Mixture(halved, [0] * 5)).combine(choice([1.0]))
     assert torch.allclose(made.vector, ROWS[0] / 2)
-    assert made.weights.tolist() == [1, 0, 0, 0, 0]
+    assert made.standing().weights.tolist() == [1, 0, 0, 0, 0]
 
 
 def test_landmark_with_weight_is_part_of_the_sum() -> None:
     start = torch.full((40,), 3.0)
     made = points_of(last=start).combine(choice([0.25, 0, 0, 0, 0, 0.75]))
     assert torch.allclose(made.vector, ROWS[0] / 4 + 0.75 * 3)
-    assert made.weights.tolist() == [1, 0, 0, 0, 0]
+    assert made.standing().weights.tolist() == [1, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("measured", [40, 25, 0])
