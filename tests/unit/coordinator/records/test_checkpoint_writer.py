@@ -169,3 +169,16 @@ def test_the_last_checkpoint_is_written_even_when_nobody_closes(tmp_path: Path) 
 
     store = CheckpointStore(LocalStorage(tmp_path), "digits")
     assert store.read(store.places()[0])[0].version == 1
+
+
+def test_saving_again_and_again_takes_no_further_memory(storage: GatedStorage) -> None:
+    storage.gate.set()
+    with writer_to(CheckpointStore(storage, "digits")) as writer:
+        places = set()
+        for version in range(1, 6):
+            state = state_of(float(version))
+            writer.save(checkpoint_of(version, state), state)
+            places.add(tuple(each.data_ptr() for each in writer._staged.values()))
+        assert len(places) == 1
+        assert len(writer._staged) == 1
+    assert not writer._staged
