@@ -7,22 +7,30 @@ from simulation.virtual_loop import quiet_burial
 from simulation.world import Run, World
 
 
-def play_in(world: World, happen: Callable[[World], Awaitable[None]]) -> Run:
-    """Start all processes of a world and let things happen until that returns."""
+def play_in(make_world: Callable[[], World], happen: Callable[[World], Awaitable[None]]) -> Run:
+    """Start all processes of a world, let things happen until that returns, and bury it.
 
-    async def live() -> None:
-        for name in (*world.coordinators, *world.workers):
-            world.start(name)
-        await happen(world)
-
+    The world is made here, so that nobody holds on to it when it is buried.
+    """
     gc.freeze()  # a million objects of torch that no burial need look through
     try:
-        with quiet_burial(), world.taking_place():
-            world.open()
-            try:
-                world.loop.run_until_complete(live())
-            finally:
-                run = world.finish()
-        return run
+        with quiet_burial():
+            return _play(make_world(), happen)
     finally:
         gc.unfreeze()
+
+
+def _play(world: World, happen: Callable[[World], Awaitable[None]]) -> Run:
+    with world.taking_place():
+        world.open()
+        try:
+            world.loop.run_until_complete(_live(world, happen))
+        finally:
+            run = world.finish()
+    return run
+
+
+async def _live(world: World, happen: Callable[[World], Awaitable[None]]) -> None:
+    for name in (*world.coordinators, *world.workers):
+        world.start(name)
+    await happen(world)

@@ -28,7 +28,7 @@ def seeds() -> "range":
 
 def play(seed: int, scenario: Scenario) -> Run:
     """Run a seed to its end."""
-    return play_in(World(scenario, seed), trouble)
+    return play_in(lambda: World(scenario, seed), trouble)
 
 
 @pytest.mark.parametrize("seed", seeds())
