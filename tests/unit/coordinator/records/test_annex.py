@@ -3,12 +3,14 @@
 from hashlib import sha256
 
 import pytest
-from training.signed import signed_header
+from training.signed import kept_receipt, signed_header
 
 from pliska.coordinator.errors import DamagedStateError
 from pliska.coordinator.records.annex import ANNEX_BYTES_MAX, NO_ANNEX, PIECE_BYTES_MAX, Annex
 from pliska.coordinator.records.commit import CONVICTIONS_MAX
+from pliska.coordinator.records.receipts import RECEIPTS_BYTES_MAX, that_fit
 from pliska.coordinator.records.standing import STANDINGS_MAX, Standing, StandingState
+from pliska.coordinator.wire import ReplyCode
 from pliska.coordinator.wire.limits import MEMBERS_MAX, WHY_CHARACTERS_MAX
 
 ANNEX = Annex(
@@ -17,6 +19,7 @@ ANNEX = Annex(
         Standing(worker="w1", suspicion=0.25, rounds=4, cut=1),
         Standing(worker="w2", state=StandingState.QUARANTINE, since=3, quarantines=1),
     ),
+    receipts=(kept_receipt("w3", ReplyCode.STALE_ROUND, "late"),),
 )
 
 
@@ -32,7 +35,9 @@ def test_annex_of_as_many_workers_as_there_may_be_is_read_back() -> None:
         headers=(signed_header("w" * 63),) * MEMBERS_MAX,
         standings=tuple(Standing(worker="w" * 128, reason=why) for _ in range(STANDINGS_MAX)),
         evidence=(bytes(PIECE_BYTES_MAX),) * CONVICTIONS_MAX,
+        receipts=that_fit((kept_receipt("w" * 63, ReplyCode.STALE_ROUND, "x" * 999),) * 3000),
     )
+    assert RECEIPTS_BYTES_MAX / 2 < len(full.receipts) * 2048 < 2 * RECEIPTS_BYTES_MAX
     content = full.to_bytes()
     assert Annex.from_bytes(content, full.digest) == full
 
