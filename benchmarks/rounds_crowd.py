@@ -1,30 +1,57 @@
 """As many workers as a job may have: the leader's memory, and how time grows with their number.
 
-The leader is in a process of its own for each sample, with its real parts; the
-workers are signed messages that come one after the other.
+The leader is in a process of its own for each sample, with its real parts. The
+workers are tasks of this process, each with its own key, token, connections and
+heartbeats: they download each version and send a gradient for it, all at once, over
+TLS. What they would compute is made beforehand. Leader and workers share the
+machine's cores, as they would not.
 """
 
 import asyncio
 import json
-import subprocess
+import secrets
 import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
 from report import Figure, figure
 
-from pliska.coordinator.wire.limits import WORKERS_MAX
+from pliska.coordinator.client import CoordinatorClient, Endpoint, Membership, Version
+from pliska.coordinator.open_files import raise_file_limit
+from pliska.coordinator.wire import (
+    EMPTY,
+    Float32Codec,
+    GradientHeader,
+    Reply,
+    ReplyCode,
+    SealedPayload,
+    Signer,
+    gradient_frame,
+    seal,
+)
+from pliska.discovery import key_id, public_bytes
 
-COUNTS = (64, 128, WORKERS_MAX)
+COUNTS = (125, 250, 500, 1000)
 WIDTH = 500_000
+D = 2 * WIDTH
 RULES = {"trimmed-mean": 1, "multi-krum": 2}
 """The greatest power of n that a rule's time may grow with."""
 SLACK = 1.25
 SCRATCH_BYTES = 64 * 2**20
 """What a rule may take beside its rows, whatever their number and length."""
+ROUNDS = 2
+"""The first one, in which workers join and memory is new, is not timed."""
+WORKER_LEASE_S = 10.0
+HEARTBEATS_PER_LEASE = 3
+POLL_S = 10.0
+ROUND_TIMEOUT_S = 600.0
 
 JOB = """
 name = "wide"
@@ -35,7 +62,7 @@ optimizer = {{ name = "sgd", lr = 0.1 }}
 checkpoint = {{ every = 1000000 }}
 evaluate = {{ every = 1000000 }}
 [rounds]
-count = 100
+count = {rounds}
 workers = {n}
 quorum = {n}
 soft_deadline_s = 2000.0
@@ -45,16 +72,18 @@ deadline_s = 3000.0
 
 @dataclass(frozen=True)
 class Sample:
-    """One round.
+    """The rounds after the first one, as the leader's process saw them.
 
     Attributes:
-        round_s: From the first gradient to the commit.
-        closing_s: From the last gradient to the commit.
-        memory_bytes: The process's peak above what it had before the first gradient.
+        rounds_s: From commit to commit.
+        closings_s: From the last gradient to the commit.
+        processor_s: Processor time of the leader's process, by round.
+        memory_bytes: The process's peak above what it had before the workers came.
     """
 
-    round_s: float
-    closing_s: float
+    rounds_s: list[float]
+    closings_s: list[float]
+    processor_s: list[float]
     memory_bytes: int
 
 
@@ -62,18 +91,22 @@ def figures(repeats: int) -> list[Figure]:
     """Measure each rule with each number of workers so often."""
     found = []
     for rule, power in RULES.items():
-        samples = {n: [_sample(rule, n) for _ in range(repeats)] for n in COUNTS}
+        samples = {n: [sample(rule, n) for _ in range(repeats)] for n in COUNTS}
         found += _table(rule, power, samples)
     return found
 
 
 def _table(rule: str, power: int, samples: dict[int, list[Sample]]) -> list[Figure]:
-    found = [
-        figure(f"{rule}, n = {n}: a round", [each.round_s for each in samples[n]], "s")
-        for n in COUNTS
-    ]
+    best = {n: [min(each.rounds_s) for each in samples[n]] for n in COUNTS}
+    found = []
+    for n in COUNTS:
+        closings = [min(each.closings_s) for each in samples[n]]
+        found += [
+            figure(f"{rule}, n = {n}: a round", best[n], "s"),
+            figure(f"{rule}, n = {n}: from the last gradient to the commit", closings, "s"),
+        ]
     for fewer, more in pairwise(COUNTS):
-        growth = [b.round_s / a.round_s for a, b in zip(samples[fewer], samples[more], strict=True)]
+        growth = [b / a for a, b in zip(best[fewer], best[more], strict=True)]
         most = (more / fewer) ** power * SLACK
         found.append(
             figure(
@@ -84,50 +117,191 @@ def _table(rule: str, power: int, samples: dict[int, list[Sample]]) -> list[Figu
                 lambda value, most=most: value <= most,
             )
         )
-    most_n = COUNTS[-1]
-    allowed = 4 * 2 * WIDTH * (most_n + 3) + SCRATCH_BYTES
-    found.append(
-        figure(
-            f"{rule}, n = {most_n}: memory, of the buffer, three models and a rule's 64 MiB",
-            [each.memory_bytes / allowed for each in samples[most_n]],
-            "",
-            "at most 1",
-            lambda share: share <= 1,
-        )
-    )
+    for n in COUNTS:
+        shares = [each.memory_bytes / allowed_bytes(n) for each in samples[n]]
+        name = f"{rule}, n = {n}: memory, of the buffer, three models and a rule's 64 MiB"
+        found.append(figure(name, shares, "", "at most 1", lambda share: share <= 1))
     return found
 
 
-def _sample(rule: str, n: int) -> Sample:
-    done = subprocess.run(
-        [sys.executable, __file__, rule, str(n)], capture_output=True, text=True, check=True
+def allowed_bytes(n: int) -> int:
+    """Return what a leader may take for a job of n workers."""
+    return 4 * D * (n + 3) + SCRATCH_BYTES
+
+
+def sample(rule: str, n: int) -> Sample:
+    """Run one job."""
+    raise_file_limit(n)
+    return asyncio.run(_sample(rule, n))
+
+
+async def _sample(rule: str, n: int) -> Sample:
+    leader = await asyncio.create_subprocess_exec(
+        sys.executable, __file__, "lead", rule, str(n), stdout=asyncio.subprocess.PIPE
     )
-    return Sample(**json.loads(done.stdout.splitlines()[-1]))
+    assert leader.stdout is not None
+    try:
+        endpoint = Endpoint.from_bytes(bytes.fromhex((await leader.stdout.readline()).decode()))
+        manifest = (await leader.stdout.readline()).decode().strip()
+        crowd = Crowd(endpoint, bytes.fromhex(manifest), n)
+        working = asyncio.gather(*(crowd.work(number) for number in range(n)))
+        told = asyncio.create_task(leader.stdout.readline())
+        await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
+        if not told.done():
+            working.result()
+        line = await told
+        await working
+        await leader.wait()
+        return Sample(**json.loads(line))
+    finally:
+        if leader.returncode is None:
+            leader.kill()
 
 
-async def _round(folder: Path, rule: str, n: int) -> Sample:
+class Crowd:
+    """The workers of one job."""
+
+    def __init__(self, endpoint: Endpoint, manifest_digest: bytes, n: int) -> None:
+        self._endpoint = endpoint
+        self._manifest_digest = manifest_digest
+        numbers = np.random.default_rng(7).standard_normal(D + 64 * n, dtype=np.float32)
+        self._sealed = [seal(Float32Codec(), _gradient(numbers, each)) for each in range(n)]
+        self._landing = memoryview(bytearray(4 * D))
+
+    async def work(self, number: int) -> None:
+        """Be one worker until the last version is there."""
+        name = f"w{number}"
+        signer = signer_of(name)
+        async with CoordinatorClient(self._endpoint, "wide") as client:
+            joined = await client.join(name, b"1" * 16, signer, EMPTY)
+            assert isinstance(joined, Membership), joined
+            beating = asyncio.create_task(_beat(client, joined))
+            try:
+                await self._train(client, joined, name, signer, self._sealed[number])
+            finally:
+                beating.cancel()
+
+    async def _train(
+        self,
+        client: CoordinatorClient,
+        joined: Membership,
+        name: str,
+        signer: Signer,
+        sealed: SealedPayload,
+    ) -> None:
+        version, is_sent, seq = None, False, 0
+        while True:
+            after = -1 if version is None else version.version
+            news = await client.model(joined, after, POLL_S, self._landing, wants_lease=not is_sent)
+            assert not isinstance(news, Reply), news
+            if isinstance(news, Version):
+                version, is_sent = news, False
+                if version.is_final:
+                    await client.leave(joined)
+                    return
+            if is_sent or version is None or news.lease is None:
+                continue
+            seq += 1
+            header = self._header(name, signer, joined, version, news.lease, seq, sealed)
+            reply = await client.push(gradient_frame(signer.sign(header), sealed))
+            assert reply.code is ReplyCode.ACCEPTED, reply
+            is_sent = True
+
+    def _header(
+        self,
+        name: str,
+        signer: Signer,
+        joined: Membership,
+        version: Version,
+        lease: int,
+        seq: int,
+        sealed: SealedPayload,
+    ) -> GradientHeader:
+        return GradientHeader(
+            job="wide",
+            epoch=joined.epoch,
+            round=version.version + 1,
+            mode_epoch=version.mode_epoch,
+            base_version=version.version,
+            base_digest=version.digest,
+            worker=name,
+            incarnation=b"1" * 16,
+            key_id=signer.key_id,
+            seq=seq,
+            nonce=secrets.token_bytes(16),
+            issued_at=time.time(),
+            lease=lease,
+            n_samples=2,
+            codec=sealed.codec,
+            manifest_digest=self._manifest_digest,
+            payload_len=sealed.payload_len,
+            chunk_len=sealed.chunk_len,
+            payload_root=sealed.root,
+        )
+
+
+async def _beat(client: CoordinatorClient, joined: Membership) -> None:
+    while True:
+        await asyncio.sleep(joined.lease_s / HEARTBEATS_PER_LEASE)
+        await client.heartbeat(joined)
+
+
+def _gradient(numbers: NDArray[np.float32], number: int) -> NDArray[np.float32]:
+    """Return d numbers that differ from those of others and take no memory of their own."""
+    return numbers[64 * number : 64 * number + D]
+
+
+def signer_of(worker: str) -> Signer:
+    """Return the signer that `Lead` has enrolled for this worker."""
+    key = Ed25519PrivateKey.from_private_bytes(sha256(worker.encode()).digest())
+    return Signer(key, key_id(public_bytes(key)))
+
+
+async def _lead(folder: Path, rule: str, n: int) -> Sample:
+    """Lead the job; print the address and the manifest's digest for the workers."""
+    import torch
     from training.leadership import Lead
 
+    from pliska.aggregation import rule_named
+    from pliska.coordinator.training.model import TrainingModel
     from pliska.coordinator.wire.job import parse_job
 
-    text = JOB.format(width=WIDTH, rule=rule, f=n // 5, n=n)
-    lead = Lead(parse_job(text, "wide.toml"), folder)
-    workers = [f"w{number}" for number in range(n)]
-    lead.begin()
-    async with lead.running():
-        await lead.join(*workers)
-        before = _memory_bytes("VmRSS")
-        began_at = time.perf_counter()
-        for number, worker in enumerate(workers):
-            await lead.push(worker, 1e-3 * (1 + number % 7))
-        last_at = time.perf_counter()
-        await lead.committed(1)
-        ended_at = time.perf_counter()
+    raise_file_limit(n)
+    text = JOB.format(width=WIDTH, rule=rule, f=n // 5, n=n, rounds=ROUNDS)
+    job = parse_job(text, "wide.toml")
+    TrainingModel.build(job).apply(torch.zeros(D))  # as a daemon does when it starts
+    rule_named(rule, f=n // 5)(torch.randn(n, 1024))  # loads what compiles it, and that code
+    lead = Lead(job, folder)
+    for number in range(n):
+        lead.signer(f"w{number}")
+    rounds: list[float] = []
+    closings: list[float] = []
+    processor: list[float] = []
+    async with lead.serving(worker_lease_s=WORKER_LEASE_S):
+        before = memory_bytes("VmRSS")
+        leader = lead.directory.leader()
+        assert leader is not None
+        driver, publisher = lead.leading.intake.driver, lead.leading.publisher
+        print(leader.endpoint.to_bytes().hex(), flush=True)
+        print(lead.leading.intake.manifest.digest.hex(), flush=True)
+        async with lead.running() as running:
+            for version in range(1, ROUNDS + 1):
+                began_at, began_s = time.perf_counter(), time.process_time()
+                while publisher.published.version < version:
+                    await publisher.newer_than(version - 1, ROUND_TIMEOUT_S)
+                    if running.done():
+                        running.result()
+                if version > 1:
+                    rounds.append(time.perf_counter() - began_at)
+                    processor.append(time.process_time() - began_s)
+                    closings.append(driver.closed_ago_s(version) or 0.0)
+            await running
     lead.close()
-    return Sample(ended_at - began_at, ended_at - last_at, _memory_bytes("VmHWM") - before)
+    return Sample(rounds, closings, processor, memory_bytes("VmHWM") - before)
 
 
-def _memory_bytes(field: str) -> int:
+def memory_bytes(field: str) -> int:
+    """Return one of the memory figures that the system keeps of this process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
@@ -135,10 +309,14 @@ def _memory_bytes(field: str) -> int:
 
 
 def main() -> None:
-    """Print one sample: a rule and a number of workers are the arguments."""
-    rule, n = sys.argv[1], int(sys.argv[2])
-    with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(asdict(asyncio.run(_round(Path(folder), rule, n)))))
+    """Print one sample of a rule and a number of workers; `lead` before them: be its leader."""
+    *roles, rule, count = sys.argv[1:]
+    if roles:
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(asdict(asyncio.run(_lead(Path(folder), rule, int(count))))))
+        return
+    measured = sample(rule, int(count))
+    print(measured, measured.memory_bytes / allowed_bytes(int(count)))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,8 @@ __all__ = [
 ]
 
 CALL_TIMEOUT_S = 10.0
+PUSH_TIMEOUT_S = 60.0
+"""A leader may receive from a thousand workers at once; whether it still leads, the store says."""
 STATUS_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -204,7 +206,7 @@ class CoordinatorClient:
 
     async def push(self, frame: Iterable[Buffer]) -> Reply:
         """Send one gradient message; see `wire.gradient_frame`."""
-        response = await self._post("gradients", body=frame)
+        response = await self._post("gradients", body=frame, timeout_s=PUSH_TIMEOUT_S)
         return reply_in(response)
 
     async def status(self) -> dict[str, Any]:
@@ -232,13 +234,14 @@ class CoordinatorClient:
         action: str,
         membership: Membership | None = None,
         body: Buffer | Iterable[Buffer] = b"",
+        timeout_s: float = CALL_TIMEOUT_S,
     ) -> ClientResponse:
         return await self._http.request(
             "POST",
             routes.job_path(self.job, action),
             headers={} if membership is None else {routes.TOKEN: membership.token},
             body=body,
-            timeout_s=CALL_TIMEOUT_S,
+            timeout_s=timeout_s,
         )
 
 

@@ -25,7 +25,7 @@ rows cannot be aggregated is aborted with a reason and collected again; nothing
 falls back to the mean.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pliska.coordinator.records.data_leases import DataCursor, DataLeases
@@ -130,9 +130,10 @@ def _next_gathering(state: RoundState, options: RoundOptions) -> Gathering:
 
 
 def _rows(state: RoundState, options: RoundOptions) -> int:
+    gathering = _gathering(state, options)
     settled = [w for w, slot in state.slots.items() if slot.state is not SlotState.RECEIVING]
-    filled = workers_in(state.slots, SlotState.FILLED)
-    return _gathering(state, options).rows(settled, filled, state.places)
+    filled = workers_in(state.slots, SlotState.FILLED) if gathering.is_filtered else ()
+    return gathering.rows(settled, filled, state.places)
 
 
 def _turn_to_wish(
@@ -262,32 +263,32 @@ def _close_when_ready(state: RoundState, now: float, options: RoundOptions) -> S
     # Compared as `next_tick` adds them up, so that a tick that comes when due is due.
     is_late = now >= state.since + state.soft_deadline_s
     is_over = now >= state.since + options.deadline_s
-    outstanding = _outstanding(state)
+    waits = next(_outstanding(state), None) is not None
     if shortage is None:
-        is_due = not outstanding or is_late
+        is_due = is_late or not waits
         return _seal(state, now, options) if gathering.is_full(rows) or is_due else Step(state)
-    if gathering.is_filtered and (is_late or (state.slots and not outstanding)):
+    if gathering.is_filtered and (is_late or (state.slots and not waits)):
         return _prime_again(state, now, options)
-    joined = any(
+    joined = not waits and any(
         state.members.get(worker) != incarnation and _is_unsettled(state, worker)
         for worker, incarnation in state.present.items()
     )
-    if not outstanding and joined:
+    if joined:
         return _reopen(state, f"reopens with new workers: {shortage}", now, options)
     if is_over:
         return _reopen(state, f"reopens after {options.deadline_s:g} s: {shortage}", now, options)
-    if not outstanding:
+    if not waits:
         return Step(replace(state, reason=f"waits for workers to join: {shortage}"))
     return Step(state)
 
 
-def _outstanding(state: RoundState) -> list[str]:
-    """List the members whose gradient may still come."""
-    return [
+def _outstanding(state: RoundState) -> Iterator[str]:
+    """Name the members whose gradient may still come."""
+    return (
         worker
         for worker, incarnation in state.members.items()
         if state.present.get(worker) == incarnation and _is_unsettled(state, worker)
-    ]
+    )
 
 
 def _is_unsettled(state: RoundState, worker: str) -> bool:

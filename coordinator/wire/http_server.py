@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from asyncio import sslproto
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -129,14 +130,24 @@ class HttpServer:
 
     async def _shake_hands(self, connection: socket.socket) -> None:
         connection.setblocking(False)
+        loop = asyncio.get_running_loop()
+        secured = loop.create_future()
+        tls = _Tls(
+            loop,
+            self._connection(),
+            self._context,
+            secured,
+            server_side=True,
+            ssl_handshake_timeout=self._granted.handshake_timeout_s,  # type: ignore[arg-type]
+            ssl_shutdown_timeout=1.0,
+        )
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                self._connection,
-                connection,
-                ssl=self._context,
-                ssl_handshake_timeout=self._granted.handshake_timeout_s,
-                ssl_shutdown_timeout=1.0,
-            )
+            transport, _ = await loop.connect_accepted_socket(lambda: tls, connection)
+            try:
+                await secured
+            except BaseException:
+                transport.close()
+                raise
         except ssl.SSLError as error:
             self._on_refusal(ReplyCode.SCHEMA, f"this is not TLS 1.3: {error.reason}")
             logger.info("handshake failed reason=%s", error)
@@ -212,6 +223,12 @@ class HttpServer:
         return sending
 
 
+class _Tls(sslproto.SSLProtocol):
+    """TLS on one connection. What asyncio makes by itself holds 256 KiB for it, idle or not."""
+
+    max_size = limits.READ_BUFFER_BYTES
+
+
 class _Connection(web.RequestHandler):
     """One connection, counted while it is open, that does not log strangers' tracebacks."""
 
@@ -232,6 +249,8 @@ class _Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._open.add(self)
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.set_write_buffer_limits(limits.WRITE_BUFFER_BYTES)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:

@@ -140,7 +140,7 @@ class Lead:
             await asyncio.gather(task, return_exceptions=True)
 
     @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator[Server]:
+    async def serving(self, worker_lease_s: float = 60.0) -> AsyncIterator[Server]:
         """Listen on a port with TLS; the election carries the address. Call it before `begin`."""
         server = Server(lambda: {"coordinator": self.name, **self.leading.status()})
         visitors = Visitors(
@@ -155,7 +155,7 @@ class Lead:
             self.name, "127.0.0.1", http.port, certificate.certificate_pem, self.identity.key_id
         )
         try:
-            await asyncio.to_thread(self.begin, endpoint.to_bytes())
+            await asyncio.to_thread(self.begin, endpoint.to_bytes(), worker_lease_s)
             server.lead(self.leading)
             yield server
         finally:
