@@ -41,6 +41,35 @@ class Settled:
     is_counted: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What is remembered of one record: with many workers, whole ones take much memory.
+
+    Attributes:
+        slots: Of the gradients that it names: round that each was made for, and worker.
+        lags: Of those that were counted.
+        accepted: Whose gradients passed the Lipschitz filter, where that decided.
+    """
+
+    version: int
+    round: int
+    slots: tuple[tuple[int, str], ...]
+    lags: tuple[int, ...]
+    accepted: tuple[str, ...]
+
+    @classmethod
+    def of(cls, record: CommitRecord) -> "_Past":
+        is_filtered = record.rule == FILTER
+        kept = (each.worker for each in record.contributions if each.verdict == Verdict.KEPT)
+        return cls(
+            version=record.version,
+            round=record.round,
+            slots=tuple((record.round - each.lag, each.worker) for each in record.contributions),
+            lags=tuple(each.lag for each in record.contributions if each.is_counted),
+            accepted=tuple(kept) if is_filtered else (),
+        )
+
+
 class RecentRounds:
     """The newest committed rounds of one job.
 
@@ -56,7 +85,7 @@ class RecentRounds:
             version: The committed version.
             parameters_digest: Of its parameters.
         """
-        self._records: deque[CommitRecord] = deque()
+        self._past: deque[_Past] = deque()
         self.restored: int | None = None
         self._digests = {version: parameters_digest}
         self._settled: dict[tuple[int, str], Settled] = {}
@@ -64,25 +93,24 @@ class RecentRounds:
     def add(self, record: CommitRecord) -> None:
         """Take in the record that follows."""
         if record.rollback is not None:
-            self._records.clear()
+            self._past.clear()
             self._settled.clear()
             self._digests = {record.version: record.parameters_digest}
             self.restored = record.version
             return
-        self._records.append(record)
+        past = _Past.of(record)
+        self._past.append(past)
         self._digests[record.version - 1] = record.base_digest
         self._digests[record.version] = record.parameters_digest
-        for each in record.contributions:
-            slot = (record.round - each.lag, each.worker)
+        for slot, each in zip(past.slots, record.contributions, strict=True):
             self._settled[slot] = Settled(record.round, each.payload_root, each.is_counted)
-        if len(self._records) > RECENT_MAX:
-            self._forget(self._records.popleft())
+        if len(self._past) > RECENT_MAX:
+            self._forget(self._past.popleft())
 
-    def _forget(self, record: CommitRecord) -> None:
-        self._digests.pop(record.version - 1, None)
-        for each in record.contributions:
-            slot = (record.round - each.lag, each.worker)
-            if self._settled[slot].round == record.round:
+    def _forget(self, past: _Past) -> None:
+        self._digests.pop(past.version - 1, None)
+        for slot in past.slots:
+            if self._settled[slot].round == past.round:
                 del self._settled[slot]
 
     def digest_of(self, version: int) -> bytes | None:
@@ -98,20 +126,12 @@ class RecentRounds:
 
         Rounds that a rule decided are left out: there nobody stands alone.
         """
-        newest = (
-            each.worker
-            for record in reversed(self._records)
-            if record.rule == FILTER
-            for each in reversed(record.contributions)
-            if each.verdict == Verdict.KEPT
-        )
+        newest = (worker for past in reversed(self._past) for worker in reversed(past.accepted))
         return tuple(islice(newest, count))[::-1]
 
     def lags(self) -> tuple[int, ...]:
         """Return the lags of all gradients that were counted."""
-        return tuple(
-            each.lag for record in self._records for each in record.contributions if each.is_counted
-        )
+        return tuple(lag for past in self._past for lag in past.lags)
 
 
 def read_recent_rounds(head: Commit | None, first: bytes, update_log: UpdateLog) -> RecentRounds:
