@@ -168,7 +168,7 @@ def _workers(workers: list[dict[str, Any]]) -> Table:
             each["slot"] or "-",
             _standing(each),
             str(each["rounds"]),
-            f"{each['cut_share']:.0%}",
+            f"{each['cut']} ({each['cut_share']:.0%})",
             f"{each['suspicion']:.2f}",
             each["quarantine"] or each["last_offence"] or "-",
         )
