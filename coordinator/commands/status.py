@@ -158,8 +158,8 @@ def _mode_facts(mode: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _workers(workers: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    columns = ("WORKER", "HERE", "SLOT", "STANDING", "ROUNDS", "CUT", "SUSPICION", "LAST OFFENCE")
-    for column in columns:
+    counts = ("KEPT", "OUTVOTED", "REFUSED", "CUT")
+    for column in ("WORKER", "HERE", "SLOT", "STANDING", *counts, "SUSPICION", "LAST OFFENCE"):
         table.add_column(column, overflow="fold")
     for each in workers:
         table.add_row(
@@ -167,8 +167,10 @@ def _workers(workers: list[dict[str, Any]]) -> Table:
             "yes" if each["is_here"] else "no",
             each["slot"] or "-",
             _standing(each),
-            str(each["rounds"]),
-            f"{each['cut']} ({each['cut_share']:.0%})",
+            str(each["kept"]),
+            str(each["outvoted"]),
+            str(each["refused"]),
+            f"{each['cut_share']:.0%}",
             f"{each['suspicion']:.2f}",
             each["quarantine"] or each["last_offence"] or "-",
         )

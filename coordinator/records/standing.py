@@ -39,7 +39,8 @@ class Standing:
         since: Round in which the state began.
         seen: Last round that judged it.
         rounds: Gradients of it that were judged.
-        cut: Of those, how many got no weight in the aggregate.
+        outvoted: Of those, how many the rule gave no weight.
+        refused: Of those, how many were refused for their content.
         offences: Of those, how many counted against it.
         quarantines: How often it has been in quarantine.
         was_suspected: Whether it has ever been on probation or in quarantine.
@@ -52,7 +53,8 @@ class Standing:
     since: int = 0
     seen: int = 0
     rounds: int = 0
-    cut: int = 0
+    outvoted: int = 0
+    refused: int = 0
     offences: int = 0
     quarantines: int = 0
     was_suspected: bool = False
@@ -62,6 +64,11 @@ class Standing:
     def is_suspected(self) -> bool:
         """Whether it is on probation, in quarantine or excluded."""
         return self.state is not StandingState.GOOD
+
+    @property
+    def cut(self) -> int:
+        """How many of its gradients got no weight in the aggregate."""
+        return self.outvoted + self.refused
 
     @property
     def cut_share(self) -> float:

@@ -182,7 +182,8 @@ def _weigh(
         suspicion=before.suspicion + (float(offends) - before.suspicion) / options.memory_rounds,
         seen=round_number,
         rounds=before.rounds + 1,
-        cut=before.cut + (contribution.verdict != Verdict.KEPT),
+        outvoted=before.outvoted + (contribution.verdict == Verdict.OUTVOTED),
+        refused=before.refused + is_refused,
         offences=before.offences + offends,
         reason=reason,
     )

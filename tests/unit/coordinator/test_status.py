@@ -44,6 +44,8 @@ async def test_snapshot_shows_round_workers_and_replies(lead_toy: Callable[..., 
     assert workers["w3"]["replies"] == {"NONFINITE": 1}
     assert (workers["w3"]["standing"], workers["w3"]["cut_share"]) == ("good", 1.0)
     assert (workers["w1"]["standing"], workers["w1"]["cut_share"]) == ("good", 0.0)
+    counts = [(each["kept"], each["outvoted"], each["refused"]) for each in status["workers"]]
+    assert counts == [(1, 0, 0), (1, 0, 0), (0, 0, 1)]
 
 
 async def test_worker_that_left_is_remembered_with_its_conduct(

@@ -16,7 +16,7 @@ from pliska.coordinator.wire.limits import MEMBERS_MAX, WHY_CHARACTERS_MAX
 ANNEX = Annex(
     headers=(signed_header("w1"), signed_header("w2")),
     standings=(
-        Standing(worker="w1", suspicion=0.25, rounds=4, cut=1),
+        Standing(worker="w1", suspicion=0.25, rounds=4, outvoted=1),
         Standing(worker="w2", state=StandingState.QUARANTINE, since=3, quarantines=1),
     ),
     receipts=(kept_receipt("w3", ReplyCode.STALE_ROUND, "late"),),

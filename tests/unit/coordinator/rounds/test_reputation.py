@@ -126,7 +126,10 @@ def test_a_worker_that_took_no_part_keeps_its_standing() -> None:
 def test_share_of_rounds_cut_is_the_price_that_a_worker_pays() -> None:
     standing = after(gradient(verdict="outvoted"), 3, after(gradient(), 1))
     assert (standing.rounds, standing.cut, standing.offences) == (4, 3, 0)
+    assert (standing.outvoted, standing.refused) == (3, 0)
     assert standing.cut_share == 0.75
+    standing = after(gradient(verdict="refused"), 1, standing)
+    assert (standing.outvoted, standing.refused, standing.cut, standing.offences) == (3, 1, 4, 1)
     assert Standing(worker="w").cut_share == 0.0
 
 
