@@ -147,7 +147,7 @@ class AuditSource:
         """
         round_number = commit.record.round
         found = list(ReceiptStore(self.storage, self.name).of_round(round_number))
-        for later in (commit, *after[:RECENT_MAX]):
+        for later in (commit, *after[: RECENT_MAX + 1]):
             found += self.log.head(later.record.version, later.digest).annex.receipts
         return about(round_number, found)
 
