@@ -8,6 +8,7 @@ machine's cores, as they would not.
 """
 
 import asyncio
+import contextlib
 import json
 import secrets
 import sys
@@ -20,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from numpy.typing import NDArray
 from report import Figure, figure
 
 from pliska.coordinator.client import CoordinatorClient, Endpoint, Membership, Version
@@ -33,14 +33,14 @@ from pliska.coordinator.wire import (
     ReplyCode,
     SealedPayload,
     Signer,
+    TransportError,
     gradient_frame,
     seal,
 )
 from pliska.discovery import key_id, public_bytes
 
 COUNTS = (125, 250, 500, 1000)
-WIDTH = 500_000
-D = 2 * WIDTH
+D = 1_000_000
 RULES = {"trimmed-mean": 1, "multi-krum": 2}
 """The greatest power of n that a rule's time may grow with."""
 SLACK = 1.25
@@ -48,9 +48,9 @@ SCRATCH_BYTES = 64 * 2**20
 """What a rule may take beside its rows, whatever their number and length."""
 ROUNDS = 2
 """The first one, in which workers join and memory is new, is not timed."""
-WORKER_LEASE_S = 30.0
-"""Longer than in a job: here one loop stands for all workers, and its heartbeats come late."""
-HEARTBEATS_PER_LEASE = 3
+WORKER_LEASE_S = 600.0
+"""No worker is given up: here one loop stands for all of them, and may be late."""
+HEARTBEAT_S = 10.0
 POLL_S = 10.0
 JOINING_AT_ONCE = 16
 ROUND_TIMEOUT_S = 600.0
@@ -126,26 +126,26 @@ def _table(rule: str, power: int, samples: dict[int, list[Sample]]) -> list[Figu
     return found
 
 
-def allowed_bytes(n: int) -> int:
+def allowed_bytes(n: int, d: int = D) -> int:
     """Return what a leader may take for a job of n workers."""
-    return 4 * D * (n + 3) + SCRATCH_BYTES
+    return 4 * d * (n + 3) + SCRATCH_BYTES
 
 
-def sample(rule: str, n: int) -> Sample:
+def sample(rule: str, n: int, d: int = D) -> Sample:
     """Run one job."""
     raise_file_limit(n)
-    return asyncio.run(_sample(rule, n))
+    return asyncio.run(_sample(rule, n, d))
 
 
-async def _sample(rule: str, n: int) -> Sample:
+async def _sample(rule: str, n: int, d: int) -> Sample:
     leader = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "lead", rule, str(n), stdout=asyncio.subprocess.PIPE
+        sys.executable, __file__, "lead", rule, str(n), str(d), stdout=asyncio.subprocess.PIPE
     )
     assert leader.stdout is not None
     try:
         endpoint = Endpoint.from_bytes(bytes.fromhex((await leader.stdout.readline()).decode()))
         manifest = (await leader.stdout.readline()).decode().strip()
-        crowd = Crowd(endpoint, bytes.fromhex(manifest), n)
+        crowd = Crowd(endpoint, bytes.fromhex(manifest), n, d)
         working = asyncio.gather(*(crowd.work(number) for number in range(n)))
         told = asyncio.create_task(leader.stdout.readline())
         await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
@@ -163,13 +163,16 @@ async def _sample(rule: str, n: int) -> Sample:
 class Crowd:
     """The workers of one job."""
 
-    def __init__(self, endpoint: Endpoint, manifest_digest: bytes, n: int) -> None:
+    def __init__(self, endpoint: Endpoint, manifest_digest: bytes, n: int, d: int) -> None:
         self._endpoint = endpoint
         self._manifest_digest = manifest_digest
-        numbers = np.random.default_rng(7).standard_normal(D + 64 * n, dtype=np.float32)
-        self._sealed = [seal(Float32Codec(), _gradient(numbers, each)) for each in range(n)]
-        self._landing = memoryview(bytearray(4 * D))
+        numbers = np.random.default_rng(7).standard_normal(d + 64 * n, dtype=np.float32)
+        # Gradients that differ from each other, and take no memory of their own.
+        gradients = (numbers[64 * each : 64 * each + d] for each in range(n))
+        self._sealed = [seal(Float32Codec(), each) for each in gradients]
+        self._landing = memoryview(bytearray(4 * d))
         self._joining = asyncio.Semaphore(JOINING_AT_ONCE)
+        self._joined = asyncio.Barrier(n)
 
     async def work(self, number: int) -> None:
         """Be one worker until the last version is there."""
@@ -181,6 +184,7 @@ class Crowd:
             assert isinstance(joined, Membership), joined
             beating = asyncio.create_task(_beat(client, joined))
             try:
+                await self._joined.wait()
                 await self._train(client, joined, name, signer, self._sealed[number])
             finally:
                 beating.cancel()
@@ -246,13 +250,9 @@ class Crowd:
 
 async def _beat(client: CoordinatorClient, joined: Membership) -> None:
     while True:
-        await asyncio.sleep(joined.lease_s / HEARTBEATS_PER_LEASE)
-        await client.heartbeat(joined)
-
-
-def _gradient(numbers: NDArray[np.float32], number: int) -> NDArray[np.float32]:
-    """Return d numbers that differ from those of others and take no memory of their own."""
-    return numbers[64 * number : 64 * number + D]
+        await asyncio.sleep(HEARTBEAT_S)
+        with contextlib.suppress(TransportError):  # late, on a machine that is busy
+            await client.heartbeat(joined)
 
 
 def signer_of(worker: str) -> Signer:
@@ -261,7 +261,7 @@ def signer_of(worker: str) -> Signer:
     return Signer(key, key_id(public_bytes(key)))
 
 
-async def _lead(folder: Path, rule: str, n: int) -> Sample:
+async def _lead(folder: Path, rule: str, n: int, d: int) -> Sample:
     """Lead the job; print the address and the manifest's digest for the workers."""
     import torch
     from training.leadership import Lead
@@ -271,9 +271,9 @@ async def _lead(folder: Path, rule: str, n: int) -> Sample:
     from pliska.coordinator.wire.job import parse_job
 
     raise_file_limit(n)
-    text = JOB.format(width=WIDTH, rule=rule, f=n // 5, n=n, rounds=ROUNDS)
+    text = JOB.format(width=d // 2, rule=rule, f=n // 5, n=n, rounds=ROUNDS)
     job = parse_job(text, "wide.toml")
-    TrainingModel.build(job).apply(torch.zeros(D))  # as a daemon does when it starts
+    TrainingModel.build(job).apply(torch.zeros(d))  # as a daemon does when it starts
     rule_named(rule, f=n // 5)(torch.randn(n, 1024))  # loads what compiles it, and that code
     lead = Lead(job, folder)
     for number in range(n):
@@ -313,14 +313,16 @@ def memory_bytes(field: str) -> int:
 
 
 def main() -> None:
-    """Print one sample of a rule and a number of workers; `lead` before them: be its leader."""
-    *roles, rule, count = sys.argv[1:]
-    if roles:
+    """Print one sample: `RULE N [D]`; with `lead` before them, be its leader."""
+    is_leader = sys.argv[1] == "lead"
+    rule, count, *rest = sys.argv[2:] if is_leader else sys.argv[1:]
+    n, d = int(count), int(rest[0]) if rest else D
+    if is_leader:
         with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(asdict(asyncio.run(_lead(Path(folder), rule, int(count))))))
+            print(json.dumps(asdict(asyncio.run(_lead(Path(folder), rule, n, d)))))
         return
-    measured = sample(rule, int(count))
-    print(measured, measured.memory_bytes / allowed_bytes(int(count)))
+    measured = sample(rule, n, d)
+    print(measured, f"{measured.memory_bytes / allowed_bytes(n, d):.3f} of the memory")
 
 
 if __name__ == "__main__":

@@ -249,7 +249,8 @@ class _Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._open.add(self)
-        if isinstance(transport, asyncio.WriteTransport):
+        if isinstance(transport, sslproto._SSLProtocolTransport):  # noqa: SLF001 - has no other name
+            transport.set_read_buffer_limits(limits.READ_BUFFER_BYTES)
             transport.set_write_buffer_limits(limits.WRITE_BUFFER_BYTES)
         super().connection_made(transport)
 
