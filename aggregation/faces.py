@@ -75,7 +75,9 @@ def submission(rows: Input | Submission, workers: Sequence[str] | None) -> Submi
         return rows
     if isinstance(rows, GradientBuffer):
         return _of_buffer(rows, workers)
-    given: list[Any] = list(rows.detach() if isinstance(rows, Tensor) else rows)
+    if isinstance(rows, Tensor) and rows.ndim == 2 and rows.is_floating_point() and rows.numel():
+        return _of_matrix(rows.detach(), workers)
+    given: list[Any] = list(rows)
     ids = _checked_ids(given, workers)
     order = canonical(ids)
     given, ids = [given[i] for i in order], [ids[i] for i in order]
@@ -141,6 +143,18 @@ def _of_buffer(buffer: GradientBuffer, workers: Sequence[str] | None) -> Submiss
         rows=Rows(values, buffer.d, buffer.seen(ordered)),
         refused={},
         restore=lambda vector: vector,
+    )
+
+
+def _of_matrix(rows: Tensor, workers: Sequence[str] | None) -> Submission:
+    given, dtype = rows.unbind(), rows.dtype
+    ids = _checked_ids(given, workers)
+    order = canonical(ids)
+    return Submission(
+        workers=tuple(ids[i] for i in order),
+        rows=Rows(tuple(given[i] for i in order), rows.shape[1]),
+        refused={},
+        restore=lambda vector: vector.to(dtype),
     )
 
 

@@ -106,7 +106,9 @@ class _GramKernel:
         self._tiles = f.at("%sums", f.multiply(self._n, LANES), "double")
         self._is_centred = f.value(f"icmp sge i64 {centre}, 0")
         place = f.value(f"select i1 {self._is_centred}, i64 {centre}, i64 0")
-        self._centre = f.pointer_at("%rows", place)
+        zeros = self._packed(self._n)  # the first row after the last
+        given = f"ptr {f.pointer_at('%rows', place)}, ptr {zeros}"
+        self._centre = f.value(f"select i1 {self._is_centred}, {given}")
 
     def text(self) -> str:
         f = self._f
@@ -129,7 +131,9 @@ class _GramKernel:
         f, tiling = self._f, self._tiling
         end = f.minimum_index(f.add(first, tiling.block), "%stop")
         width = f.value(f"sub i64 {end}, {first}")
-        f.loop(0, self._n, 1, lambda row, _: self._pack(row, first, width))
+        offset = f.value(f"select i1 {self._is_centred}, i64 {first}, i64 0")
+        centre = f.at(self._centre, offset, self._element.memory)
+        f.loop(0, self._n, 1, lambda row, _: self._pack(row, first, width, centre))
         f.loop(
             0,
             self._fresh,
@@ -142,17 +146,15 @@ class _GramKernel:
     def _packed(self, row: Value) -> Value:
         return self._f.at("%scratch", self._f.multiply(row, self._tiling.stride), "float")
 
-    def _pack(self, row: Value, first: Value, width: Value) -> list[Value]:
+    def _pack(self, row: Value, first: Value, width: Value, centre: Value) -> list[Value]:
         f, kind = self._f, self._kind
         source = f.at(f.pointer_at("%rows", row), first, self._element.memory)
-        centre = f.at(self._centre, first, self._element.memory)
         target = self._packed(row)
 
         def column(at: Value, square: list[Value]) -> list[Value]:
             value = self._element.load(f, kind, f.at(source, at, self._element.memory))
             middle = self._element.load(f, kind, f.at(centre, at, self._element.memory))
-            given = f"select i1 {self._is_centred}, {kind} {middle}, {kind} {kind.zero}"
-            moved = f.value(f"fsub {kind} {value}, {f.value(given)}")
+            moved = f.value(f"fsub {kind} {value}, {middle}")
             f.store(kind, moved, f.at(target, at, "float"), 4)
             return [f.fma(kind, value, value, square[0])]
 
