@@ -20,7 +20,7 @@ from pliska.coordinator.challenges import Challenges
 from pliska.coordinator.combiner import Combiner
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.driver import RoundDriver
-from pliska.coordinator.errors import CoordinatorError, DamagedStateError, ModelStateError
+from pliska.coordinator.errors import CoordinatorError, DamagedStateError
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.inheritance import (
     first_state,
@@ -30,9 +30,10 @@ from pliska.coordinator.inheritance import (
 )
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
+from pliska.coordinator.measurements import Measurements
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.mode_control import ModeControl
-from pliska.coordinator.publisher import Published, Publisher
+from pliska.coordinator.publisher import Publisher
 from pliska.coordinator.records.archive import Archive
 from pliska.coordinator.records.checkpoint import Checkpoint
 from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
@@ -59,8 +60,6 @@ from pliska.locks import Leadership, LockError, StoreError
 
 log = logging.getLogger(__name__)
 
-EVALUATION_PATIENCE_S = 60.0
-"""How long one wait for a version lasts before it is begun anew."""
 LINGER_S = 5.0
 """How long a finished job waits for its standbys and workers to fetch what came last."""
 
@@ -118,7 +117,6 @@ class Leading:
         )
         self.tally = Tally()
         self._means = means
-        self._accuracy: dict[int, float] = {}
         self._somebody_left = asyncio.Event()
         self._leadership = leadership
         self._archive = Archive(means.storage, job)
@@ -168,6 +166,7 @@ class Leading:
         state = first_state(job, head, means.directory.mode(job), means.now())
         self._was_finished = state.phase is Phase.FINISHED
         self.publisher = Publisher(self._stepper.publish(self._was_finished))
+        self._measurements = Measurements(means.evaluator, self.publisher, job.evaluate.every)
         buffer = GradientBuffer(self.members.members_max, model.dimension)
         self._trail = AuditTrail(
             job, means.storage, means.signer, self._stepper.convict, self._stepper.note
@@ -225,7 +224,7 @@ class Leading:
             LockError: The leadership is lost.
             CoordinatorError: A round could not be made durable.
         """
-        evaluation = asyncio.create_task(self._evaluate())
+        evaluation = asyncio.create_task(self._measurements.run())
         controls = [
             asyncio.create_task(self._control.run()),
             asyncio.create_task(self._rollbacks.run()),
@@ -297,7 +296,7 @@ class Leading:
             self._driver.state,
             self.members,
             self.tally,
-            self._accuracy,
+            self._measurements.accuracy,
             self._driver.quarantine,
         )
 
@@ -333,34 +332,6 @@ class Leading:
             log.warning("epoch=%d reason=%s", self.epoch, f"nothing is pruned: {error}")
         else:
             pruner.prune(head, reached, self._means.spared())
-
-    async def _evaluate(self) -> None:
-        """Measure every so many versions, and the last one, until that.
-
-        The version that this leader began with is measured only if it is due:
-        a takeover has better things to do.
-        """
-        every = self._means.job.evaluate.every
-        done = self.publisher.published.version - 1
-        while True:
-            published = await self.publisher.newer_than(done, EVALUATION_PATIENCE_S)
-            if published is None:
-                continue
-            if published.is_final or published.version // every > done // every:
-                await self._measure(published)
-            if published.is_final:
-                return
-            done = published.version
-
-    async def _measure(self, published: Published) -> None:
-        """Measure one version; one that cannot be measured is trained all the same."""
-        try:
-            accuracy = await in_thread(self._means.evaluator.accuracy, published.parameters)
-        except ModelStateError as error:
-            log.warning("version=%d reason=%s", published.version, f"not measured: {error}")
-        else:
-            self._accuracy[published.version] = accuracy
-            log.info("version=%d accuracy=%.4f", published.version, accuracy)
 
     async def _linger(self) -> None:
         """Give standbys time to fetch the last rounds, and workers to learn that they are over.
