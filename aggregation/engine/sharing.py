@@ -116,14 +116,22 @@ class _Team:
             return False
         try:
             self._offer(self._address, self._helpers, work)
-            for helper, before in enumerate(self._cells[:, 2].tolist()):
-                if before == ASLEEP:
-                    cell = self._address + 8 * CELL_WORDS * helper
-                    self._pool.submit(self._serve, cell, LOOKS)
-            self._lead(self._address, self._helpers, work)
+            try:
+                self._wake_helpers()
+            finally:  # takes offers back: nobody may look at the work any more after this call
+                self._lead(self._address, self._helpers, work)
         finally:
             self._is_busy.release()
         return True
+
+    def _wake_helpers(self) -> None:
+        for helper, before in enumerate(self._cells[:, 2].tolist()):
+            if before == ASLEEP:
+                self._pool.submit(self._help, helper)
+
+    def _help(self, helper: int) -> None:
+        """Serve at a cell until there is nothing more to do; meanwhile the cells stay alive."""
+        self._serve(self._address + 8 * CELL_WORDS * helper, LOOKS)
 
 
 @lru_cache(maxsize=4)
