@@ -10,10 +10,13 @@ machine's cores, as they would not.
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 import sys
 import tempfile
+import threading
 import time
+from asyncio.subprocess import PIPE
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import pairwise
@@ -123,6 +126,8 @@ def _table(rule: str, power: int, samples: dict[int, list[Sample]]) -> list[Figu
         shares = [each.memory_bytes / allowed_bytes(n) for each in samples[n]]
         name = f"{rule}, n = {n}: memory, of the buffer, three models and a rule's 64 MiB"
         found.append(figure(name, shares, "", "at most 1", lambda share: share <= 1))
+        surplus = [(each.memory_bytes - allowed_bytes(n)) / n / 1024 for each in samples[n]]
+        found.append(figure(f"{rule}, n = {n}: memory above that, a worker", surplus, "KiB"))
     return found
 
 
@@ -139,7 +144,7 @@ def sample(rule: str, n: int, d: int = D) -> Sample:
 
 async def _sample(rule: str, n: int, d: int) -> Sample:
     leader = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "lead", rule, str(n), str(d), stdout=asyncio.subprocess.PIPE
+        sys.executable, __file__, "lead", rule, str(n), str(d), stdin=PIPE, stdout=PIPE
     )
     assert leader.stdout is not None
     try:
@@ -312,12 +317,18 @@ def memory_bytes(field: str) -> int:
     raise RuntimeError(f"this system does not tell {field}")
 
 
+def _end_with_parent() -> None:
+    os.read(0, 1)  # nothing is ever written there
+    os._exit(1)
+
+
 def main() -> None:
     """Print one sample: `RULE N [D]`; with `lead` before them, be its leader."""
     is_leader = sys.argv[1] == "lead"
     rule, count, *rest = sys.argv[2:] if is_leader else sys.argv[1:]
     n, d = int(count), int(rest[0]) if rest else D
     if is_leader:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
         with tempfile.TemporaryDirectory() as folder:
             print(json.dumps(asdict(asyncio.run(_lead(Path(folder), rule, n, d)))))
         return

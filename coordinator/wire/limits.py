@@ -76,11 +76,11 @@ HEADERS_MAX = 64
 """Headers of one request."""
 BODY_BYTES_MAX = FRAME_BYTES_MAX
 """One request body, unless the server is told a lower one."""
-PIECE_BYTES = 64 * KIB
+PIECE_BYTES = 32 * KIB
 """What is written at once before the connection is drained."""
-READ_BUFFER_BYTES = 64 * KIB
+READ_BUFFER_BYTES = 32 * KIB
 """What one connection may have received but not yet handed to its reader, in each layer."""
-WRITE_BUFFER_BYTES = 64 * KIB
+WRITE_BUFFER_BYTES = 32 * KIB
 """What one connection may have been given to send and not sent yet, in each layer."""
 HANDSHAKE_TIMEOUT_S = 10.0
 """From the connection to the end of the TLS handshake."""
