@@ -182,17 +182,18 @@ class Crowd:
     async def work(self, number: int) -> None:
         """Be one worker until the last version is there."""
         name = f"w{number}"
-        signer = signer_of(name)
-        async with CoordinatorClient(self._endpoint, "wide") as client:
-            async with self._joining:
-                joined = await client.join(name, b"1" * 16, signer, EMPTY)
-            assert isinstance(joined, Membership), joined
-            beating = asyncio.create_task(_beat(client, joined))
-            try:
-                await self._joined.wait()
-                await self._train(client, joined, name, signer, self._sealed[number])
-            finally:
-                beating.cancel()
+        async with self._joining:
+            signer = signer_of(name)
+            client = CoordinatorClient(self._endpoint, "wide")
+            joined = await client.join(name, b"1" * 16, signer, EMPTY)
+        assert isinstance(joined, Membership), joined
+        beating = asyncio.create_task(_beat(client, joined))
+        try:
+            await self._joined.wait()
+            await self._train(client, joined, name, signer, self._sealed[number])
+        finally:
+            beating.cancel()
+            await client.close()
 
     async def _train(
         self,
