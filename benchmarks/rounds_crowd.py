@@ -53,7 +53,7 @@ ROUNDS = 2
 """The first one, in which workers join and memory is new, is not timed."""
 WORKER_LEASE_S = 600.0
 """No worker is given up: here one loop stands for all of them, and may be late."""
-HEARTBEAT_S = 10.0
+HEARTBEAT_S = 15.0
 POLL_S = 10.0
 JOINING_AT_ONCE = 16
 ROUND_TIMEOUT_S = 600.0

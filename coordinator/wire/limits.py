@@ -100,5 +100,5 @@ CERTIFICATE_BYTES_MAX = 64 * KIB
 # What an HTTP client holds open.
 CLIENT_CONNECTIONS_MAX = 32
 """Connections to one server; a request beyond them waits for one to come free."""
-CLIENT_IDLE_TIMEOUT_S = 10.0
+CLIENT_IDLE_TIMEOUT_S = 20.0
 """An unused connection is dropped after this, well before the server would."""
