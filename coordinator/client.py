@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 CALL_TIMEOUT_S = 10.0
-PUSH_TIMEOUT_S = 60.0
+PUSH_TIMEOUT_S = 20.0
 """A leader may receive from a thousand workers at once; whether it still leads, the store says."""
 STATUS_BYTES_MAX = 16 * 1024 * 1024
 
