@@ -52,6 +52,8 @@ ValueT = TypeVar("ValueT")
 
 REMEMBERED_MAX = 4096
 """Headers that were counted, receipts and evidence that are remembered, so many of each."""
+BASES_MAX = STALENESS_MAX + 1
+"""Commit records that are remembered: no gradient that counts is based on an older version."""
 
 
 class AuditTrail:
@@ -87,7 +89,7 @@ class AuditTrail:
         self._others: set[asyncio.Future[None]] = set()
         self._noted: dict[tuple[str, str, int], None] = {}
         self._counted: dict[tuple[str, int], Signed] = {}
-        self._commits: dict[int, Commit] = {}
+        self._commits: dict[int, bytes] = {}
 
     def wants_receipt(self, worker: str, round_number: int) -> bool:
         """Whether no receipt is kept yet for this worker's gradient of this round."""
@@ -142,7 +144,9 @@ class AuditTrail:
             buffer: Holds the rows.
         """
         audit, round_number = self._job.audit, commit.record.round
-        _remember(self._commits, commit.record.version, commit)
+        if audit.recompute:
+            # In bytes, since a record in memory takes several times as much.
+            _remember(self._commits, commit.record.version, commit.signed.to_bytes(), BASES_MAX)
         claims = {signed: peek(signed, GradientHeader).claim for signed in headers}
         for signed, claim in claims.items():
             _remember(self._counted, (claim.worker, claim.round), signed)
@@ -175,11 +179,12 @@ class AuditTrail:
         """Say how to get at the parameters that a gradient was computed at."""
         if claim.base_digest == base.digest:
             return lambda: np.frombuffer(base.parameters, dtype="<f4")
-        commit = self._commits.get(claim.base_version)
-        if commit is None:
+        kept = self._commits.get(claim.base_version)
+        if kept is None:
             reason = f"not computed again: version {claim.base_version} is too long ago"
             log.warning("worker=%s round=%d reason=%s", claim.worker, claim.round, reason)
             return None
+        commit = Commit.unverified(kept)  # this leader's own word, or what it built on
         return lambda: recover(self._job, commit, self._storage).model.parameters().numpy()
 
     def _examine(self, gradient: Drawn) -> None:
@@ -236,10 +241,12 @@ class AuditTrail:
         return is_new
 
 
-def _remember(memory: dict[KeyT, ValueT], key: KeyT, value: ValueT) -> None:
+def _remember(
+    memory: dict[KeyT, ValueT], key: KeyT, value: ValueT, most: int = REMEMBERED_MAX
+) -> None:
     """Remember something in the place of what was remembered first."""
     memory[key] = value
-    if len(memory) > REMEMBERED_MAX:
+    if len(memory) > most:
         del memory[next(iter(memory))]
 
 
