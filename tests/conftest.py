@@ -1,5 +1,6 @@
 """What every test may use: the services of `tests/services`."""
 
+import asyncio
 import signal
 
 import pytest
@@ -25,3 +26,7 @@ from services.fixtures import (  # noqa: E402, F401 - pytest finds fixtures and 
 # A shell starts background jobs with SIGINT ignored, and their children inherit that; the
 # processes that tests interrupt shall be those that a person would start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# pytest-asyncio asks for the present event loop, and Python makes one where none was ever set. It
+# would stay open, and the test that runs when it is collected would be blamed.
+asyncio.set_event_loop(None)

@@ -12,11 +12,11 @@ from training.toy_job import toy_job
 from pliska.coordinator.client import STATUS_BYTES_MAX
 from pliska.locks.backends.base import RECORD_BYTES_MAX
 
-WORKERS = 500
+WORKERS = 300
 
 
 def lead(folder: Path, name: str) -> Lead:
-    job = toy_job(workers=WORKERS, quorum=WORKERS, rule='name = "multi-krum", f = 100')
+    job = toy_job(workers=WORKERS, quorum=WORKERS, rule='name = "multi-krum", f = 60')
     return Lead(job, folder, f"memory:{folder}", name)
 
 
