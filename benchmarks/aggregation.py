@@ -26,6 +26,7 @@ NumPy's OpenBLAS is slowed down by some settings of OPENBLAS_CORETYPE, which
 import argparse
 import json
 import sys
+import time
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -121,7 +122,8 @@ def after_the_last_chunk(rows: Tensor, options: argparse.Namespace) -> Timing:
     timing = Timing("multi-krum", REST, n, d, options.processor_time)
     rule = candidates.pliska("multi-krum", candidates.faults("multi-krum", n))
     buffer = MeasuredBuffer(n, d)
-    for _ in range(options.rounds):
+    began = time.perf_counter()
+    while len(timing.samples) < options.rounds or time.perf_counter() < began + options.seconds:
         places = [buffer.claim(f"w{i}") for i in range(n)]
         for row, place in zip(rows, places, strict=True):
             buffer.row(place).copy_(row)

@@ -77,16 +77,45 @@ def over_blocks(
     width = columns.stop - columns.start
     if not width:
         return np.zeros(needs.sums)
-    whole = columns.stop - width % LANES if _are_plain(rows) else columns.start
     step = _span_columns(len(rows), width)
+    sums = span_sums(target, kernel, rows, columns, needs, step, vector)
+    total: NDArray[np.float64] = sums.sum(axis=0).reshape(needs.sums)
+    return total
+
+
+def span_sums(
+    target: Host,
+    kernel: Kernel,
+    rows: Sequence[Tensor],
+    columns: slice,
+    needs: Needs,
+    step: int,
+    vector: Tensor | None = None,
+) -> NDArray[np.float64]:
+    """Run a kernel over these columns; return its sums over each span of them.
+
+    Args:
+        target: As of `over_blocks`, as are the others.
+        kernel: As well.
+        rows: As well.
+        columns: Not empty.
+        needs: As well.
+        step: Columns of a span; the last one may have fewer, or be two where the
+            columns end within a block.
+        vector: As well.
+
+    Returns:
+        float64 [spans, values of needs.sums]; the same bytes for any number of threads.
+    """
+    width = columns.stop - columns.start
+    whole = columns.stop - width % LANES if _are_plain(rows) else columns.start
     plain = -(-(whole - columns.start) // step)
     sums = _zeros(plain - (whole - columns.stop) // step, math.prod(needs.sums))
     if plain:
         _run(target, kernel, rows, slice(columns.start, whole), step, needs, vector, sums)
     if whole < columns.stop:
         _run_on_copies(kernel, rows, slice(whole, columns.stop), step, needs, vector, sums[plain:])
-    total: NDArray[np.float64] = sums.sum(axis=0).reshape(needs.sums)
-    return total
+    return sums
 
 
 def _run(

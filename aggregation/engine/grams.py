@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.engine import gram_kernel
-from pliska.aggregation.engine.blocks import LANES, Needs, over_blocks
+from pliska.aggregation.engine.blocks import LANES, Needs, over_blocks, span_sums
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
 from pliska.aggregation.engine.gram_kernel import GramTiling, gram_tiling
 from pliska.aggregation.engine.sharing import ARGUMENTS
+from pliska.aggregation.engine.threads import SPAN_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +46,57 @@ def products(
         columns: Which; start and stop given.
         centre: Subtracted from each row, a tensor like them; None for nothing.
     """
-    n = len(rows)
-    tiling = gram_tiling(target.lanes, target.registers)
-    kernel = _kernel(target, rows[0].dtype)
-    order = tiling.tiles(n, fresh)
-    squares = n * LANES
-    needs = Needs(
-        sums=(squares + len(order) * tiling.tile_sums,),
-        scratch_floats=tiling.packed_floats(n),
-        pointers=tiling.rows_tiled(n),
-        given=(n, fresh, -1 if centre is None else n),
-    )
-    among = rows if centre is None else [*rows, centre]
-    total = over_blocks(target, kernel, among, columns, needs)
-    lengths, tiles = total[:squares], total[squares:].reshape(len(order), tiling.tile_sums)
-    return Products(
-        _assembled(tiles, order, tiling, n, fresh), lengths.reshape(n, LANES).sum(axis=1)
-    )
+    plan = _Plan.of(target, len(rows), fresh, centre)
+    kernel, among = _kernel(target, rows[0].dtype), plan.among(rows)
+    return plan.products(over_blocks(target, kernel, among, columns, plan.needs))
+
+
+def span_products(
+    target: Host, rows: Sequence[Tensor], fresh: int, columns: slice, centre: Tensor | None
+) -> list[Products]:
+    """Return what `products` does for each `SPAN_COLUMNS` of the columns, in their order.
+
+    Added up they are the same bytes however the columns are divided among
+    calls, if each begins at a multiple of `SPAN_COLUMNS`.
+    """
+    plan = _Plan.of(target, len(rows), fresh, centre)
+    kernel, among = _kernel(target, rows[0].dtype), plan.among(rows)
+    sums = span_sums(target, kernel, among, columns, plan.needs, SPAN_COLUMNS)
+    return [plan.products(each) for each in sums]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the kernel is to do with so many rows, and what its sums mean."""
+
+    n: int
+    fresh: int
+    centre: Tensor | None
+    tiling: GramTiling
+    order: list[tuple[int, int]]
+
+    @classmethod
+    def of(cls, target: Host, n: int, fresh: int, centre: Tensor | None) -> "_Plan":
+        tiling = gram_tiling(target.lanes, target.registers)
+        return cls(n, fresh, centre, tiling, tiling.tiles(n, fresh))
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(
+            sums=(self.n * LANES + len(self.order) * self.tiling.tile_sums,),
+            scratch_floats=self.tiling.packed_floats(self.n),
+            pointers=self.tiling.rows_tiled(self.n),
+            given=(self.n, self.fresh, -1 if self.centre is None else self.n),
+        )
+
+    def among(self, rows: Sequence[Tensor]) -> Sequence[Tensor]:
+        return rows if self.centre is None else [*rows, self.centre]
+
+    def products(self, sums: NDArray[np.float64]) -> Products:
+        squares = self.n * LANES
+        tiles = sums[squares:].reshape(len(self.order), self.tiling.tile_sums)
+        gram = _assembled(tiles, self.order, self.tiling, self.n, self.fresh)
+        return Products(gram, sums[:squares].reshape(self.n, LANES).sum(axis=1))
 
 
 def _assembled(

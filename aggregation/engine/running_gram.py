@@ -8,15 +8,15 @@ bytes for any order of arrival. `measured_buffer` calls this.
 
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.engine import grams
-from pliska.aggregation.engine.compiler import host_for
-from pliska.aggregation.engine.grams import Products
-from pliska.aggregation.engine.threads import SPAN_COLUMNS, over_spans
+from pliska.aggregation.engine.compiler import Host, host_for
+from pliska.aggregation.engine.threads import SPAN_COLUMNS
 
 
 class RunningGram:
@@ -59,19 +59,21 @@ class RunningGram:
             end = stop if stop == self._d else stop // SPAN_COLUMNS * SPAN_COLUMNS
             if end <= start:
                 return
-
-            def multiply(first: int, last: int) -> tuple[list[int], Products]:
-                peers = [i for i, columns in enumerate(self._columns) if columns >= last]
-                among = [self._rows[i] for i in (row, *peers)]
-                columns = slice(first, last)
-                return peers, grams.products(target, among, 1, columns, self._centre)
-
-            for peers, found in over_spans(multiply, start, end):
-                self._gram[row, peers] += found.gram[0, 1:]
-                self._gram[peers, row] += found.gram[0, 1:]
-                self._gram[row, row] += found.gram[0, 0]
-                self._lengths[row] += found.lengths[0]
+            # Where another row ends, there are fewer to multiply with from there on.
+            ends = sorted({end, *(each for each in self._columns if start < each < end)})
+            for first, last in pairwise([start, *ends]):
+                self._multiply(target, row, slice(first, last))
             self._columns[row] = end
+
+    def _multiply(self, target: Host, row: int, columns: slice) -> None:
+        """Add the products with all rows that have these columns."""
+        peers = [i for i, there in enumerate(self._columns) if there >= columns.stop]
+        among = [self._rows[i] for i in (row, *peers)]
+        for found in grams.span_products(target, among, 1, columns, self._centre):
+            self._gram[row, peers] += found.gram[0, 1:]
+            self._gram[peers, row] += found.gram[0, 1:]
+            self._gram[row, row] += found.gram[0, 0]
+            self._lengths[row] += found.lengths[0]
 
     def forget(self, row: int) -> None:
         """Drop all products of `row`, whose memory is to be used again."""
