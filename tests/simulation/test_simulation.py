@@ -16,7 +16,7 @@ from simulation.world import Run, World
 
 from pliska.coordinator.records.commit import Commit
 
-SMOKE_SEEDS = range(1, 11)
+SMOKE_SEEDS = range(1, 41)
 PLAIN = Scenario(small_job())
 
 
