@@ -1,4 +1,4 @@
-"""Coordinate-wise means without compilation: networks of elementwise minima and maxima.
+"""Coordinate-wise means without compilation: networks of elementwise minima and maxima, or sorts.
 
 For machines without llvmlite, for dtypes without a kernel, and for few values,
 which are not worth compiling for. Many times faster than a sort of short
@@ -26,6 +26,12 @@ BLOCK_VALUES = 1 << 17
 
 BLOCK_COLUMNS_MIN, BLOCK_COLUMNS_MAX = 1 << 12, 1 << 13
 """Shorter rows would be dominated by the interpreter; for longer ones BLAS starts threads."""
+
+NETWORK_ROWS_MAX = 64
+"""With more rows, to sort each column by itself takes less time than a network."""
+
+TILE_COLUMNS = 64
+"""Columns that are sorted at once, turned so that each lies in one piece of the cache."""
 
 BLOCKS_OF_A_SPAN = 16
 """Blocks that one thread works on one after the other, in the same memory."""
@@ -91,12 +97,18 @@ class _Memory:
     def __init__(self, selection: Selection, width: int, dtype: DTypeLike, wide: DTypeLike) -> None:
         n = selection.n
         self._selection = selection
-        self._layers = layers(selection)
+        self._has_network = n <= NETWORK_ROWS_MAX
+        self._layers = layers(selection) if self._has_network else []
         touched = (
             [wire for stage in self._layers[0] for wire in stage.wires] if self._layers else []
         )
         self._untouched = set(range(n)).difference(touched)
-        self._kept = _together(selection.network().kept)
+        band = selection.band
+        self._kept = (
+            _together(selection.network().kept)
+            if self._has_network
+            else slice(band.start, band.stop)
+        )
         self._values = np.empty((n, width), dtype)
         self._wires = np.empty((n, width), dtype)
         self._spare = np.empty((n // 2, width), dtype)
@@ -132,9 +144,15 @@ class _Memory:
 
     def _sorted(self, values: Array) -> Array:
         """Return the wires after the network; those that nothing reads are undefined."""
+        wires = self._wires[:, : values.shape[1]]
+        if not self._has_network:
+            for start in range(0, values.shape[1], TILE_COLUMNS):
+                tile = np.ascontiguousarray(values[:, start : start + TILE_COLUMNS].T)
+                tile.sort(axis=1)
+                wires[:, start : start + TILE_COLUMNS] = tile.T
+            return wires
         if not self._layers:
             return values
-        wires = self._wires[:, : values.shape[1]]
         for wire in self._untouched:
             np.copyto(wires[wire], values[wire])
         for stage in self._layers[0]:
