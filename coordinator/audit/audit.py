@@ -2,8 +2,8 @@
 
 From the first record to the newest: signatures, links, epochs; beside each record
 its aggregate, the workers' headers and the standings that follow from it; then
-whatever else the job keeps (`audit_files`). Nothing is repaired, and nothing is
-believed because it lies here. What the numbers add up to is `audit_replay`'s to check.
+whatever else the job keeps (`files`). Nothing is repaired, and nothing is
+believed because it lies here. What the numbers add up to is `replay`'s to check.
 """
 
 from collections.abc import Iterable, Mapping

@@ -141,7 +141,7 @@ def check(proof: Proof, keys: KeyBook) -> Fate:
     Raises:
         DamagedStateError: It does not hold together.
     """
-    commit = keys.commit(proof.record, Commit.claimed(proof.record.to_bytes()).job)
+    commit = keys.commit(proof.record, Commit.unverified(proof.record.to_bytes()).record.job)
     if proof.successor is not None:
         broken = break_in_chain(commit, keys.commit(proof.successor, commit.record.job).record)
         if broken is not None:

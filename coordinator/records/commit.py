@@ -221,15 +221,6 @@ class Commit:
         except WireError as error:
             raise DamagedStateError(f"not a commit record: {error}") from error
 
-    @staticmethod
-    def claimed(data: bytes) -> CommitRecord:
-        """Read what a signed record claims, its signature not checked: to show it, no more.
-
-        Raises:
-            DamagedStateError: The bytes are no record.
-        """
-        return Commit.unverified(data).record
-
     @property
     def digest(self) -> bytes:
         """SHA-256 of what is signed, 32 bytes: the record's name in the chain."""
@@ -252,12 +243,8 @@ def cursor_after(cursor: DataCursor, contributions: Iterable[Contribution]) -> D
         MalformedError: A batch counts twice, or one that nobody can have leased.
     """
     counted = [each.lease for each in contributions if each.is_counted]
-    left = frozenset(cursor.left)
-    twice = [
-        lease
-        for lease, n in Counter(counted).items()
-        if n > 1 or (lease < cursor.end and lease not in left)
-    ]
+    done = cursor.done_among(counted)
+    twice = [lease for lease, n in Counter(counted).items() if n > 1 or lease in done]
     if twice:
         raise MalformedError(f"the batch of lease {min(twice)} is counted twice")
     return cursor.settle(counted)

@@ -55,7 +55,12 @@ class DataCursor:
 
     def is_done(self, lease: int) -> bool:
         """Whether a committed round has counted this lease."""
-        return lease < self.end and lease not in self.left
+        return bool(self.done_among((lease,)))
+
+    def done_among(self, leases: Iterable[int]) -> frozenset[int]:
+        """Return those of these leases that a committed round has counted."""
+        left = frozenset(self.left)
+        return frozenset(lease for lease in leases if lease < self.end and lease not in left)
 
     def settle(self, leases: Iterable[int]) -> "DataCursor":
         """Return the cursor after a commit that counted these leases.
@@ -143,7 +148,8 @@ def hand_in(leases: DataLeases, lease: int) -> DataLeases:
 
 def settle(leases: DataLeases, cursor: DataCursor) -> DataLeases:
     """Take a commit into account, after which the cursor is this: what is done, nobody holds."""
-    held = {w: each for w, each in leases.held.items() if not cursor.is_done(each.lease)}
+    done = cursor.done_among(each.lease for each in leases.held.values())
+    held = {w: each for w, each in leases.held.items() if each.lease not in done}
     return DataLeases(cursor, held)
 
 
