@@ -1,9 +1,15 @@
 """What every test may use: the services of `tests/services`."""
 
 import asyncio
+import os
 import signal
 
 import pytest
+
+# Before torch is loaded, here and in the processes that tests start: there are more of them than
+# cores, and a thread that spins until the others of its process have done their part takes the
+# core from those others. Two processes at once were slower than one after the other.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # Before anything imports them: what tests share says as much of a failed assertion as tests do.
 pytest.register_assert_rewrite("chaos", "registry_chaos", "services", "simulation", "training")
