@@ -19,7 +19,6 @@ from pliska.coordinator.announcement import LEADER, STANDBY, Announcement
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.duty import Duty
 from pliska.coordinator.endpoint import Endpoint
-from pliska.coordinator.errors import ListenError
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.identity import Identity, load_identity
 from pliska.coordinator.leading import Means
@@ -142,13 +141,7 @@ class Daemon:
             ServerLimits(connections_max=connections_max),
             on_refusal=self._server.count,
         )
-        try:
-            await http.start()
-        except OSError as error:
-            raise ListenError(
-                f"cannot listen on {self._options.host} port {self._options.port}: "
-                f"{error.strerror}; name another --host or --port"
-            ) from error
+        await http.start()
         endpoint = Endpoint(
             name=self._options.name,
             host=advertised,

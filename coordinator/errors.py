@@ -23,7 +23,6 @@ CoordinatorError
 ├── RollbackRefusedError       the job cannot be rolled back to that version
 ├── RollbackPendingError       a rollback was ordered, and not carried out in the time given
 ├── NotLedError                nobody leads the job at the moment
-├── ListenError                a coordinator's address is taken or not this machine's
 ├── FileLimitError             the system lets a coordinator open too few files for its workers
 └── ProtocolError              a coordinator's answer is not what the protocol says
 """
@@ -177,12 +176,6 @@ class NotLedError(CoordinatorError):
     """Nobody leads the job at the moment. Start a coordinator, or wait for a standby."""
 
     exit_code = 8
-
-
-class ListenError(CoordinatorError):
-    """A coordinator's address is taken or not this machine's. Name another one."""
-
-    exit_code = 4
 
 
 class FileLimitError(CoordinatorError):

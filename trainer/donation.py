@@ -14,7 +14,6 @@ from pliska.coordinator.client import Endpoint, JobDirectory
 from pliska.coordinator.replication.parameter_donor import ParameterDonor
 from pliska.coordinator.wire.http_server import HttpServer
 from pliska.coordinator.wire.tls import self_signed, server_context
-from pliska.trainer.errors import ListenError
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +60,7 @@ async def donate(
     donor = ParameterDonor(directory.job, directory.keyring)
     certificate = self_signed([door.host], datetime.now(UTC))
     server = HttpServer(donor.handle, server_context(certificate), door.bind, door.port)
-    try:
-        await server.start()
-    except OSError as error:
-        raise ListenError(
-            f"cannot listen on {door.bind} port {door.port}: {error.strerror}; "
-            "name another --bind or --port"
-        ) from error
+    await server.start()
     try:
         endpoint = Endpoint(name, door.host, server.port, certificate.certificate_pem, key_id)
         yield Donation(endpoint, donor)

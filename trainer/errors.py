@@ -4,8 +4,7 @@ TrainerError
 ├── OptimizerUsageError     RobustOptimizer was called in the wrong order
 ├── UnknownWorkerError      the key is not enrolled, or not as a worker
 ├── WorkerRefusedError      the coordinator refuses this worker's messages for good
-├── NoCoordinatorError      no coordinator leads the job within the time given
-└── ListenError             the address to donate at is taken or not this machine's
+└── NoCoordinatorError      no coordinator leads the job within the time given
 """
 
 
@@ -37,9 +36,3 @@ class NoCoordinatorError(TrainerError):
     """No coordinator leads the job within the time given. Start one, or look at its log."""
 
     exit_code = 8
-
-
-class ListenError(TrainerError):
-    """The address to donate at is taken or not this machine's. Name another one."""
-
-    exit_code = 4

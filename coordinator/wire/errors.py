@@ -17,6 +17,7 @@ WireError
 │   ├── ReplyLostError          the connection broke: the request may or may not have taken effect
 │   └── NoDonorError            nobody could give what was to be fetched
 ├── ReplySizeError              a reply is larger than the caller allowed
+├── ListenError                 a server's address is taken or not this machine's
 ├── CertificateError            a certificate cannot be read or does not hold together
 └── JobFileError                the job file is wrong: where, what, and what to write instead
 """
@@ -144,6 +145,12 @@ class ReplySizeError(WireError):
     """A reply is larger than its caller allowed."""
 
     exit_code = 5
+
+
+class ListenError(WireError):
+    """A server's address is taken or not this machine's. Name another one."""
+
+    exit_code = 4
 
 
 class CertificateError(WireError):

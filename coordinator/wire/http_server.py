@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from pliska.coordinator.wire import limits
-from pliska.coordinator.wire.errors import RefusedError
+from pliska.coordinator.wire.errors import ListenError, RefusedError
 from pliska.coordinator.wire.http_body import STANDARD, HttpBody, ServerLimits, drain
 from pliska.coordinator.wire.replies import Reply, ReplyCode
 from pliska.coordinator.wire.transport import Handler, Request, Response
@@ -65,12 +65,18 @@ class HttpServer:
         """Begin to listen.
 
         Raises:
-            OSError: The address is taken or not ours.
+            ListenError: The address is taken or not this machine's.
         """
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        self._listener = socket.create_server(
-            (self._host, self._port), family=family, backlog=limits.CONNECTIONS_WAITING_MAX
-        )
+        try:
+            self._listener = socket.create_server(
+                (self._host, self._port), family=family, backlog=limits.CONNECTIONS_WAITING_MAX
+            )
+        except OSError as error:
+            raise ListenError(
+                f"cannot listen on {self._host} port {self._port}: {error.strerror}; "
+                "name another address or port"
+            ) from error
         self._listener.setblocking(False)
         self._web = web.Server(self._answer)
         self._accepting = asyncio.create_task(self._accept(self._listener))

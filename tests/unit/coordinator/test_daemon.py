@@ -15,7 +15,8 @@ from training.toy_job import toy_job
 
 from pliska.coordinator.client import JobDirectory, job_snapshot
 from pliska.coordinator.daemon import CoordinatorOptions, Daemon
-from pliska.coordinator.errors import JobConflictError, ListenError
+from pliska.coordinator.errors import JobConflictError
+from pliska.coordinator.wire.errors import ListenError
 from pliska.coordinator.wire.job import JobFileError, parse_job
 
 
@@ -106,7 +107,7 @@ async def test_one_that_lacks_the_committed_state_does_not_lead_until_somebody_g
 async def test_taken_port_is_one_error_with_what_to_do(options: CoordinatorOptions) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ListenError, match=f"port {port}.*name another --host or --port"):
+        with pytest.raises(ListenError, match=f"port {port}.*name another address or port"):
             await Daemon(toy_job(), replace(options, port=port)).run()
 
 

@@ -8,6 +8,7 @@ import pytest
 from training.toy_job import toy_job
 
 from pliska.coordinator.client import JobDirectory
+from pliska.coordinator.wire import ListenError
 from pliska.discovery import (
     KeyFileError,
     Role,
@@ -16,7 +17,7 @@ from pliska.discovery import (
     write_private_key,
 )
 from pliska.trainer.donation import Door
-from pliska.trainer.errors import ListenError, NoCoordinatorError, UnknownWorkerError
+from pliska.trainer.errors import NoCoordinatorError, UnknownWorkerError
 from pliska.trainer.start import start_worker
 
 
@@ -80,5 +81,5 @@ def test_a_door_that_is_taken_is_named_with_what_to_do(place: Place) -> None:
     place.directory.publish(toy_job())
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(ListenError, match=f"port {port}.*name another --bind or --port"):
+        with pytest.raises(ListenError, match=f"port {port}.*name another address or port"):
             place.start(door=Door("127.0.0.1", "127.0.0.1", port))
