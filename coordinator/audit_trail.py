@@ -42,7 +42,8 @@ from pliska.coordinator.rounds.recomputation import drawn
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.wire import GradientHeader, Signed, Signer, Verified, WireError, peek
 from pliska.coordinator.wire.encoding import encode
-from pliska.coordinator.wire.job import STALENESS_MAX, Job
+from pliska.coordinator.wire.job import Job
+from pliska.coordinator.wire.job_tables import STALENESS_MAX
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.rounds.reputation import changes, exclude, judge
 from pliska.coordinator.storage.storage import Storage
-from pliska.coordinator.wire.job import Reputation
+from pliska.coordinator.wire.job_tables import Reputation
 
 RECORDS, ANNEXES, AGGREGATES = "commit records", "annexes", "aggregates"
 HEADERS, RECEIPTS, STANDINGS = "workers' headers", "receipts in annexes", "standings"

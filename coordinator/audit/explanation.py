@@ -14,7 +14,7 @@ from pliska.coordinator.records.receipts import KeptReceipt
 from pliska.coordinator.records.rollback import Rollback
 from pliska.coordinator.records.standing import Standing, StandingState
 from pliska.coordinator.rounds.reputation import term_rounds
-from pliska.coordinator.wire.job import Reputation
+from pliska.coordinator.wire.job_tables import Reputation
 from pliska.coordinator.wire.messages import Receipt
 
 BORDERED = {

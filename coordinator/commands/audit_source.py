@@ -30,7 +30,8 @@ from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.storage.address import open_storage
 from pliska.coordinator.storage.joined_storage import JoinedStorage
 from pliska.coordinator.storage.storage import Storage
-from pliska.coordinator.wire.job import Job, JobFileError, load_job
+from pliska.coordinator.wire.errors import JobFileError
+from pliska.coordinator.wire.job import Job, load_job
 from pliska.locks import Address, connect
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]

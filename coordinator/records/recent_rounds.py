@@ -18,7 +18,7 @@ from pliska.aggregation.report import Verdict
 from pliska.coordinator.errors import MissingObjectError
 from pliska.coordinator.records.commit import FILTER, GENESIS, Commit, CommitRecord
 from pliska.coordinator.records.update_log import UpdateLog
-from pliska.coordinator.wire.job import STALENESS_MAX
+from pliska.coordinator.wire.job_tables import STALENESS_MAX
 
 log = logging.getLogger(__name__)
 

@@ -150,7 +150,7 @@ class Ledger:
 
 
 def due(every: int, checkpoint_every: int, rounds: int) -> Callable[[int], bool]:
-    """Return which versions are committed before the next round: see `job.Durable.every`.
+    """Return which versions are committed before the next round: see `job_tables.Durable.every`.
 
     Checkpoints are of committed versions only, so those are always due.
     """

@@ -26,7 +26,7 @@ from pliska.coordinator.records.standing import (
     StandingChange,
     StandingState,
 )
-from pliska.coordinator.wire.job import Reputation
+from pliska.coordinator.wire.job_tables import Reputation
 from pliska.coordinator.wire.limits import WHY_CHARACTERS_MAX
 
 DOUBLINGS_MAX = 6

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pliska.coordinator.wire.job import Job, JobFileError
+from pliska.coordinator.wire.errors import JobFileError
+from pliska.coordinator.wire.job import Job
 
 MESSAGE_CHARACTERS_MAX = 500
 """So much of a user's own error message is passed on."""

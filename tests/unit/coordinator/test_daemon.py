@@ -16,8 +16,8 @@ from training.toy_job import toy_job
 from pliska.coordinator.client import JobDirectory, job_snapshot
 from pliska.coordinator.daemon import CoordinatorOptions, Daemon
 from pliska.coordinator.errors import JobConflictError
-from pliska.coordinator.wire.errors import ListenError
-from pliska.coordinator.wire.job import JobFileError, parse_job
+from pliska.coordinator.wire.errors import JobFileError, ListenError
+from pliska.coordinator.wire.job import parse_job
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import DamagedStateError, JobConflictError
 from pliska.coordinator.records.mode import Mode, ModeSetting
-from pliska.coordinator.wire.job import JobFileError, parse_job
+from pliska.coordinator.wire.errors import JobFileError
+from pliska.coordinator.wire.job import parse_job
 from pliska.locks import ConflictError, Election, Session, connect
 
 

@@ -20,7 +20,7 @@ from pliska.coordinator.records.log_entry import LogEntry
 from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.wire import ReplyCode
 from pliska.coordinator.wire.encoding import encode
-from pliska.coordinator.wire.job import Reputation
+from pliska.coordinator.wire.job_tables import Reputation
 from pliska.discovery import Role
 
 WORKERS = ("w1", "w2", "w3", "w4", "w5", "w6")

@@ -12,7 +12,7 @@ from pliska.coordinator.records.annex import Annex
 from pliska.coordinator.records.attendance import Attendance, arrivals
 from pliska.coordinator.records.standing import Standing, StandingState
 from pliska.coordinator.wire import ReplyCode
-from pliska.coordinator.wire.job import Reputation
+from pliska.coordinator.wire.job_tables import Reputation
 
 CONFINED = Standing(
     worker="w4", state=StandingState.QUARANTINE, since=3, quarantines=2, reason="lied"

@@ -13,7 +13,7 @@ from pliska.coordinator.records.rollback import Rollback
 from pliska.coordinator.records.standing import STANDINGS_MAX, Conviction, Standing, StandingState
 from pliska.coordinator.rounds.reputation import changes, exclude, judge, quarantine, term_rounds
 from pliska.coordinator.wire.encoding import encode
-from pliska.coordinator.wire.job import Reputation
+from pliska.coordinator.wire.job_tables import Reputation
 
 OPTIONS = Reputation(memory_rounds=4.0, quarantine_rounds=5)
 CONVICTION = Conviction(worker="w", offence="equivocation", evidence=bytes(32), reason="two roots")
