@@ -15,7 +15,8 @@ from training.toy_job import toy_job
 
 from pliska.aggregation import rule_named
 from pliska.coordinator.records.mode import Mode, ModeSetting
-from pliska.coordinator.rounds.round import advance, next_tick
+from pliska.coordinator.rounds.collecting import next_tick
+from pliska.coordinator.rounds.round import advance
 from pliska.coordinator.rounds.round_events import (
     Aggregate,
     Aggregated,

@@ -18,11 +18,12 @@ from pliska.coordinator.publisher import Publisher
 from pliska.coordinator.records.attendance import Attendance, arrivals
 from pliska.coordinator.records.recent_rounds import RECENT_MAX
 from pliska.coordinator.round_log import RoundLog
+from pliska.coordinator.rounds.collecting import next_tick
 from pliska.coordinator.rounds.frequency import is_too_frequent
 from pliska.coordinator.rounds.gathering import Gathering
 from pliska.coordinator.rounds.reputation import Quarantine, quarantine
 from pliska.coordinator.rounds.restoring import Restorable
-from pliska.coordinator.rounds.round import advance, next_tick
+from pliska.coordinator.rounds.round import advance
 from pliska.coordinator.rounds.round_events import (
     Aggregate,
     AggregationFailed,

@@ -1,9 +1,10 @@
 """One job's rounds as a pure state machine: `(state, event, now) -> (state, effects)`.
 
-It decides when a round opens and closes, and what happens when it cannot be
-finished; which gradient takes a slot is `slots`, and who computes on which
-batch `leasing`. Each state carries the reason for it. There is no I/O, no clock
-and no thread here: `coordinator.driver` feeds it events and executes the effects.
+It knows what may happen in which phase, and what becomes of a sealed round: it is
+committed, aborted or filtered, or gives way to a rollback. When a round opens and
+closes is `collecting`, which gradient takes a slot `slots`, and who computes on
+which batch `leasing`. Each state carries the reason for it. There is no I/O, no
+clock and no thread here: `coordinator.driver` feeds it events and executes the effects.
 
     WAITING -> COLLECTING -> AGGREGATING -> COMMITTING -> WAITING (next round)
                     ^             |                           |
@@ -25,28 +26,25 @@ rows cannot be aggregated is aborted with a reason and collected again; nothing
 falls back to the mean.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pliska.coordinator.records.data_leases import DataCursor, DataLeases
 from pliska.coordinator.records.mode import Mode, ModeSetting
 from pliska.coordinator.records.rollback import Rollback
-from pliska.coordinator.rounds.gathering import Gathering
-from pliska.coordinator.rounds.leasing import lease_after_commit, lease_at_opening, lease_on_request
+from pliska.coordinator.rounds.collecting import gathering_of, next_gathering, reopen, settle
+from pliska.coordinator.rounds.leasing import lease_after_commit, lease_on_request
 from pliska.coordinator.rounds.round_events import (
-    Aggregate,
     Aggregated,
     AggregationFailed,
     Asked,
     Broken,
     Commit,
     Committed,
-    Effect,
     Event,
     Filtered,
     MembersChanged,
     ModeRequested,
-    Opened,
     Publish,
     Recall,
     Received,
@@ -61,13 +59,10 @@ from pliska.coordinator.rounds.round_state import (
     Phase,
     RoundOptions,
     RoundState,
-    Sealed,
     Slot,
     SlotState,
-    workers_in,
 )
 from pliska.coordinator.rounds.slots import fill_slot, offer_slot, release_slot
-from pliska.coordinator.rounds.soft_deadline import soft_deadline_s
 
 
 def advance(state: RoundState, event: Event, now: float, options: RoundOptions) -> Step:
@@ -85,16 +80,16 @@ def advance(state: RoundState, event: Event, now: float, options: RoundOptions) 
     """
     match event:
         case Tick():
-            return _settle(state, now, options)
+            return settle(state, now, options)
         case MembersChanged(present):
-            return _settle(replace(state, present=dict(present)), now, options)
+            return settle(replace(state, present=dict(present)), now, options)
         case ModeRequested() | RollbackReady():
             return _turn_to_wish(state, event, now, options)
         case Offered() | Received() | Refused() | Broken():
-            step = _turn_to_slot(state, event, now, _gathering(state, options).lag_max)
+            step = _turn_to_slot(state, event, now, gathering_of(state, options).lag_max)
             return _settled(step, state, now, options)
         case Asked(worker):
-            return Step(lease_on_request(state, worker, _gathering(state, options).lag_max))
+            return Step(lease_on_request(state, worker, gathering_of(state, options).lag_max))
         case Aggregated():
             return _prepared(state, now)
         case AggregationFailed(reason):
@@ -103,37 +98,6 @@ def advance(state: RoundState, event: Event, now: float, options: RoundOptions) 
             return _filtered(state, reasons, now, options)
         case Committed(cursor):
             return _committed(state, cursor, now, options)
-
-
-def next_tick(state: RoundState, options: RoundOptions) -> float | None:
-    """Return when a `Tick` is due if nothing else happens, or None."""
-    if state.phase is Phase.WAITING:
-        shortage = _next_gathering(state, options).shortage_of_workers(len(state.present))
-        return state.since + options.soft_deadline_s if shortage is None else None
-    if state.phase is Phase.COLLECTING:
-        gathering = _gathering(state, options)
-        is_short = gathering.shortage(_rows(state, options)) is not None
-        waits_on = is_short and not gathering.is_filtered
-        return state.since + (options.deadline_s if waits_on else state.soft_deadline_s)
-    return None
-
-
-def _gathering(state: RoundState, options: RoundOptions) -> Gathering:
-    """How the round at hand fills."""
-    return options.gatherings.of(state.setting.mode, state.is_primed)
-
-
-def _next_gathering(state: RoundState, options: RoundOptions) -> Gathering:
-    """How the next round to be opened will fill."""
-    is_primed = state.is_primed and state.requested == state.setting
-    return options.gatherings.of(state.requested.mode, is_primed)
-
-
-def _rows(state: RoundState, options: RoundOptions) -> int:
-    gathering = _gathering(state, options)
-    settled = [w for w, slot in state.slots.items() if slot.state is not SlotState.RECEIVING]
-    filled = workers_in(state.slots, SlotState.FILLED) if gathering.is_filtered else ()
-    return gathering.rows(settled, filled, state.places)
 
 
 def _turn_to_wish(
@@ -153,7 +117,7 @@ def _request(state: RoundState, setting: ModeSetting, now: float, options: Round
         return Step(state)
     requested = replace(state, requested=setting)
     # A round that is open stays what it is: its gradients were signed for that.
-    return _settle(requested, now, options) if state.phase is Phase.WAITING else Step(requested)
+    return settle(requested, now, options) if state.phase is Phase.WAITING else Step(requested)
 
 
 def _roll_back(state: RoundState, rollback: Rollback, now: float) -> Step:
@@ -172,20 +136,11 @@ def _roll_back(state: RoundState, rollback: Rollback, now: float) -> Step:
     return Step(restoring, (Restore(rollback),))
 
 
-def _settle(state: RoundState, now: float, options: RoundOptions) -> Step:
-    """Open or close the round if its time has come."""
-    if state.phase is Phase.WAITING:
-        return _open_when_ready(state, now, options)
-    if state.phase is Phase.COLLECTING:
-        return _close_when_ready(state, now, options)
-    return Step(state)
-
-
 def _settled(step: Step, before: RoundState, now: float, options: RoundOptions) -> Step:
     """Open or close the round where a step changed anything."""
     if step.state is before:
         return step
-    settled = _settle(step.state, now, options)
+    settled = settle(step.state, now, options)
     return Step(settled.state, (*step.effects, *settled.effects))
 
 
@@ -201,146 +156,6 @@ def _turn_to_slot(
             return Step(fill_slot(state, Slot(offer, SlotState.REFUSED, reason), now, lag_max))
         case Broken(offer):
             return Step(release_slot(state, offer))
-
-
-def _open_when_ready(state: RoundState, now: float, options: RoundOptions) -> Step:
-    there = len(state.present)
-    shortage = _next_gathering(state, options).shortage_of_workers(there)
-    if shortage is not None:
-        # The wait for more begins when there are enough.
-        return Step(replace(state, since=now, reason=f"waits for workers: {shortage}"))
-    waited = now >= state.since + options.soft_deadline_s
-    if there < state.expected and not waited:
-        reason = f"waits for more workers: {there} of {state.expected} are here"
-        return Step(replace(state, reason=reason))
-    return _open(state, now, options)
-
-
-def _open(state: RoundState, now: float, options: RoundOptions) -> Step:
-    """Open the round in the mode that was asked for, with those who are here."""
-    gathering = _next_gathering(state, options)
-    is_switched = state.requested != state.setting
-    # Gradients that were signed for another mode, or are too old for this one, end here.
-    slots = {
-        worker: slot
-        for worker, slot in state.slots.items()
-        if not is_switched and state.round - slot.offer.round <= gathering.lag_max
-    }
-    opened = replace(
-        state,
-        phase=Phase.COLLECTING,
-        attempt=state.attempt + 1,
-        since=now,
-        members=dict(state.present),
-        slots=slots,
-        setting=state.requested,
-        is_primed=state.is_primed and not is_switched,
-        places=gathering.places({*state.present, *slots}),
-        soft_deadline_s=soft_deadline_s(
-            state.turns.seconds(),
-            options.soft_deadline_s,
-            options.deadline_s,
-            options.soft_deadline_spread,
-        ),
-        opened_at={
-            number: at
-            for number, at in {state.round: now, **state.opened_at}.items()
-            if state.round - number <= gathering.lag_max
-        },
-        reason=f"collects from {len(state.present)} workers",
-    )
-    opened = replace(opened, leases=lease_at_opening(opened, gathering.lag_max))
-    effects: tuple[Effect, ...] = (Opened(tuple(sorted(slots))),)
-    if len(slots) < len(state.slots):
-        effects = (*effects, Recall())
-    closed = _close_when_ready(opened, now, options)
-    return Step(closed.state, (*effects, *closed.effects))
-
-
-def _close_when_ready(state: RoundState, now: float, options: RoundOptions) -> Step:
-    gathering, rows = _gathering(state, options), _rows(state, options)
-    shortage = gathering.shortage(rows)
-    # Compared as `next_tick` adds them up, so that a tick that comes when due is due.
-    is_late = now >= state.since + state.soft_deadline_s
-    is_over = now >= state.since + options.deadline_s
-    waits = next(_outstanding(state), None) is not None
-    if shortage is None:
-        is_due = is_late or not waits
-        return _seal(state, now, options) if gathering.is_full(rows) or is_due else Step(state)
-    if gathering.is_filtered and (is_late or (state.slots and not waits)):
-        return _prime_again(state, now, options)
-    joined = not waits and any(
-        state.members.get(worker) != incarnation and _is_unsettled(state, worker)
-        for worker, incarnation in state.present.items()
-    )
-    if joined:
-        return _reopen(state, f"reopens with new workers: {shortage}", now, options)
-    if is_over:
-        return _reopen(state, f"reopens after {options.deadline_s:g} s: {shortage}", now, options)
-    if not waits:
-        return Step(replace(state, reason=f"waits for workers to join: {shortage}"))
-    return Step(state)
-
-
-def _outstanding(state: RoundState) -> Iterator[str]:
-    """Name the members whose gradient may still come."""
-    return (
-        worker
-        for worker, incarnation in state.members.items()
-        if state.present.get(worker) == incarnation and _is_unsettled(state, worker)
-    )
-
-
-def _is_unsettled(state: RoundState, worker: str) -> bool:
-    """Whether a gradient of this worker may still come."""
-    return worker not in state.slots or state.slots[worker].state is SlotState.RECEIVING
-
-
-def _seal(state: RoundState, now: float, options: RoundOptions) -> Step:
-    gathering = _gathering(state, options)
-    arriving = {w: s for w, s in state.slots.items() if s.state is SlotState.RECEIVING}
-    turns = state.turns
-    if gathering.lag_max == 0:
-        # What has not come by now never will: it counts as the time it has taken so far.
-        for worker in _outstanding(state):
-            turns = turns.followed_by(worker, now - state.opened_at[state.round])
-    sealed = Sealed(
-        round=state.round,
-        since=state.since,
-        setting=state.setting,
-        members=state.members,
-        slots={w: s for w, s in state.slots.items() if w not in arriving},
-        places=state.places,
-        is_filtered=gathering.is_filtered,
-    )
-    closed = replace(
-        state,
-        phase=Phase.AGGREGATING,
-        since=now,
-        slots=arriving if gathering.lag_max else {},
-        sealed=sealed,
-        turns=turns,
-        reason=f"aggregates {len(sealed.contributors)} gradients, {len(sealed.refused)} refused",
-    )
-    return Step(closed, (Aggregate(sealed),))
-
-
-def _reopen(state: RoundState, reason: str, now: float, options: RoundOptions) -> Step:
-    """Open the same round again with those who are here, or wait for more of them."""
-    needed = _next_gathering(state, options).rows_least
-    waiting = replace(state, phase=Phase.WAITING, since=now, expected=needed)
-    step = _open_when_ready(waiting, now, options)
-    return Step(replace(step.state, reason=f"{reason}; {step.state.reason}"), step.effects)
-
-
-def _prime_again(state: RoundState, now: float, options: RoundOptions) -> Step:
-    """Let the rule decide a round in which nobody passed the filter, so that it is not the last."""
-    outvoted = workers_in(state.slots, SlotState.OUTVOTED)
-    others = {worker: slot for worker, slot in state.slots.items() if worker not in outvoted}
-    unprimed = replace(state, is_primed=False, slots=others)
-    reason = f"nobody passed the filter, {len(outvoted)} tried: the rule decides this round"
-    step = _reopen(unprimed, reason, now, options)
-    return Step(step.state, (*step.effects, Recall()))
 
 
 def _prepared(state: RoundState, now: float) -> Step:
@@ -360,7 +175,7 @@ def _abort(state: RoundState, reason: str, now: float, options: RoundOptions) ->
     if aborts >= options.aborts_max:
         halted = f"halted after {aborts} aborts in a row of round {state.round}: {reason}"
         return Step(replace(cleared, phase=Phase.HALTED, slots={}, reason=halted))
-    step = _reopen(cleared, f"aborted: {reason}", now, options)
+    step = reopen(cleared, f"aborted: {reason}", now, options)
     return Step(step.state, (*step.effects, Recall()))
 
 
@@ -386,7 +201,7 @@ def _filtered(
         sealed=None,
         reason=f"goes on: {len(reasons)} gradients did not pass the filter",
     )
-    return _settle(collecting, now, options)
+    return settle(collecting, now, options)
 
 
 def _committed(state: RoundState, cursor: DataCursor, now: float, options: RoundOptions) -> Step:
@@ -401,18 +216,18 @@ def _committed(state: RoundState, cursor: DataCursor, now: float, options: Round
         state,
         round=state.round + 1,
         phase=Phase.WAITING,
-        expected=_next_gathering(state, options).rows_least,
+        expected=next_gathering(state, options).rows_least,
         since=now,
         attempt=0,
         aborts=0,
         sealed=None,
         is_primed=was_round and state.setting.mode is Mode.ASYNCHRONOUS,
-        leases=lease_after_commit(state, cursor, _gathering(state, options).lag_max)
+        leases=lease_after_commit(state, cursor, gathering_of(state, options).lag_max)
         if was_round
         else DataLeases(cursor),
     )
     if waiting.rollback is not None:
         step = _roll_back(waiting, waiting.rollback, now)
     else:
-        step = _open_when_ready(waiting, now, options)
+        step = settle(waiting, now, options)
     return Step(step.state, (Publish(), *step.effects))

@@ -12,7 +12,7 @@ from training.machine import (
     present,
 )
 
-from pliska.coordinator.rounds.round import next_tick
+from pliska.coordinator.rounds.collecting import next_tick
 from pliska.coordinator.rounds.round_events import (
     Aggregated,
     AggregationFailed,
@@ -27,49 +27,6 @@ from pliska.coordinator.rounds.round_events import (
 )
 from pliska.coordinator.rounds.round_state import Phase, SlotState
 from pliska.coordinator.wire import ReplyCode
-
-
-def test_round_opens_at_once_when_all_expected_workers_are_here() -> None:
-    machine = Machine().feed(present("a", "b", "c"), 1.0)
-    assert machine.state.phase is Phase.WAITING
-    assert machine.state.reason == "waits for more workers: 3 of 4 are here"
-    machine.feed(present("a", "b", "c", "d"), 1.5)
-    assert machine.state.phase is Phase.COLLECTING
-    assert machine.effects == (Opened(()),)
-
-
-def test_round_opens_with_the_quorum_after_the_soft_deadline() -> None:
-    machine = Machine().feed(present("a", "b"), 5.0).feed(present("a", "b", "c"), 6.0)
-    assert next_tick(machine.state, OPTIONS) == 7.0  # since the last time the quorum was short
-    assert machine.feed(Tick(), 6.9).state.phase is Phase.WAITING
-    assert machine.feed(Tick(), 7.0).state.phase is Phase.COLLECTING
-
-
-def test_round_does_not_open_below_the_quorum_however_long_it_waits() -> None:
-    machine = Machine().feed(present("a", "b"))
-    assert next_tick(machine.state, OPTIONS) is None
-    machine.feed(Tick(), 1e6)
-    assert machine.state.phase is Phase.WAITING
-    assert machine.state.reason == "waits for workers: 2 of 3 are here"
-
-
-def test_round_closes_when_every_member_has_arrived() -> None:
-    machine = collecting().fill("abcd", 0.5)
-    assert machine.contributors() == ("a", "b", "c", "d")
-    assert machine.state.phase is Phase.AGGREGATING
-
-
-def test_round_closes_with_the_quorum_at_the_soft_deadline_without_any_message() -> None:
-    machine = collecting().fill("abc", 0.5)
-    assert machine.state.phase is Phase.COLLECTING
-    assert next_tick(machine.state, OPTIONS) == 2.0
-    machine.feed(Tick(), 2.0)
-    assert machine.contributors() == ("a", "b", "c")
-
-
-def test_round_does_not_wait_for_a_worker_that_died() -> None:
-    machine = collecting().fill("abc", 0.5).feed(present("a", "b", "c"), 0.6)
-    assert machine.contributors() == ("a", "b", "c")
 
 
 def test_contributors_are_in_canonical_order_whatever_the_order_of_arrival() -> None:
@@ -161,45 +118,6 @@ def test_restart_is_not_equivocation() -> None:
     machine.feed(machine.offer("a", b"another", SECOND_LIFE))
     assert machine.answer() is ReplyCode.DUPLICATE
     assert machine.state.slots["a"].state is SlotState.FILLED
-
-
-def test_round_short_of_gradients_reopens_at_the_hard_deadline_and_keeps_what_it_has() -> None:
-    machine = collecting().fill("ab")
-    assert next_tick(machine.state, OPTIONS) == 10.0
-    machine.feed(Tick(), 9.9)
-    assert machine.state.attempt == 1
-    machine.feed(Tick(), 10.0)
-    assert machine.effects == (Opened(("a", "b")),)
-    assert machine.state.attempt == 2
-    assert "reopens after 10 s: 2 of 3 gradients" in machine.state.reason
-    machine.fill("cd", 11.0)
-    assert machine.contributors() == ("a", "b", "c", "d")
-
-
-def test_round_short_of_workers_waits_with_a_reason_and_takes_a_joiner_in_at_once() -> None:
-    machine = collecting("a", "b", "c", "d").fill("ab")
-    machine.feed(present("a", "b"), 1.0)
-    assert machine.state.reason == "waits for workers to join: 2 of 3 gradients"
-    machine.feed(present("a", "b", "e"), 3.0)
-    assert machine.effects == (Opened(("a", "b")),)
-    assert machine.fill("e", 3.0).contributors() == ("a", "b", "e")
-
-
-def test_round_short_of_workers_takes_one_in_at_once_that_was_restarted() -> None:
-    machine = collecting("a", "b", "c").feed(Tick(), 2.0).fill("ab", 2.0)
-    assert machine.state.phase is Phase.COLLECTING
-    reborn = {"a": FIRST_LIFE, "b": FIRST_LIFE, "c": SECOND_LIFE}
-    machine.feed(MembersChanged(reborn), 3.0)
-    assert machine.effects == (Opened(("a", "b")),)
-    machine.feed(machine.offer("c", life=SECOND_LIFE), 3.0)
-    assert machine.answer() is ReplyCode.ACCEPTED
-
-
-def test_restarted_worker_whose_gradient_is_in_gives_no_reason_to_reopen() -> None:
-    machine = collecting("a", "b", "c").feed(Tick(), 2.0).fill("ab", 2.0)
-    machine.feed(MembersChanged({"a": FIRST_LIFE, "b": SECOND_LIFE}), 3.0)
-    assert machine.effects == ()
-    assert machine.state.reason == "waits for workers to join: 2 of 3 gradients"
 
 
 def test_rows_that_cannot_be_aggregated_abort_the_round_and_it_is_collected_again() -> None:

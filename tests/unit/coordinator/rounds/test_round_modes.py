@@ -12,8 +12,8 @@ import pytest
 from training.machine import Machine, collecting, options_of, present
 
 from pliska.coordinator.records.mode import Mode
+from pliska.coordinator.rounds.collecting import next_tick
 from pliska.coordinator.rounds.gathering import Gathering
-from pliska.coordinator.rounds.round import next_tick
 from pliska.coordinator.rounds.round_events import (
     Aggregate,
     Aggregated,
@@ -50,87 +50,6 @@ def primed() -> Machine:
     machine = collecting(mode=ASYNC, options=MANY).fill("abc").commit()
     assert machine.state.is_primed
     return machine
-
-
-# --- synchronous: the soft deadline ---------------------------------------------------------
-
-
-def run_rounds(machine: Machine, count: int, turn_s: float, late: str = "") -> float:
-    """Run synchronous rounds in which all but one come after `turn_s`; return the time."""
-    now = machine.state.since
-    for _ in range(count):
-        now += turn_s
-        machine.fill([worker for worker in "abcd" if worker != late], now)
-        if machine.state.phase is Phase.COLLECTING:
-            now = machine.state.since + machine.state.soft_deadline_s
-            machine.feed(Tick(), now)
-        machine.commit(now)
-    return now
-
-
-def test_soft_deadline_follows_how_long_gradients_take() -> None:
-    machine = collecting(options=replace(MANY, soft_deadline_s=0.1))
-    assert machine.state.soft_deadline_s == 0.1
-    run_rounds(machine, 5, turn_s=3.0)
-    assert machine.state.soft_deadline_s == pytest.approx(3.0)
-
-
-def test_straggler_is_not_waited_for_longer_than_the_others_take() -> None:
-    machine = collecting(options=replace(MANY, soft_deadline_s=0.1))
-    run_rounds(machine, 5, turn_s=1.0)
-    run_rounds(machine, 10, turn_s=1.0, late="d")
-    assert machine.state.soft_deadline_s == pytest.approx(1.0, abs=0.2)
-    assert machine.state.turns.stragglers("abcd") == frozenset()  # it was given no more time
-
-
-def test_deadline_grows_again_when_everybody_becomes_slower() -> None:
-    machine = collecting(options=replace(MANY, soft_deadline_s=0.1))
-    run_rounds(machine, 5, turn_s=1.0)
-    for _ in range(120):  # nobody comes in time any more: each is late, and counts so
-        run_rounds(machine, 1, turn_s=4.0)
-    assert machine.state.soft_deadline_s == pytest.approx(4.0)
-
-
-def test_deadline_stays_within_the_jobs_bounds() -> None:
-    machine = collecting(options=replace(MANY, soft_deadline_s=0.5, deadline_s=2.0))
-    run_rounds(machine, 5, turn_s=0.01)
-    assert machine.state.soft_deadline_s == 0.5
-    run_rounds(machine, 60, turn_s=50.0)
-    assert machine.state.soft_deadline_s == 2.0
-
-
-# --- the rule's floor -----------------------------------------------------------------------
-
-
-def test_number_of_gradients_that_the_rule_cannot_work_with_is_waited_out_with_its_reason() -> None:
-    # As with f = 0.2 and Krum: five rows are enough, six are too few.
-    floor = Floor({0: "none", 4: "krum with f=1 needs 5, but n=4"})
-    options = replace(MANY, gatherings=replace(MANY.gatherings, synchronous=Gathering(3, floor)))
-    machine = collecting(options=options).fill("abcd", 1.0)
-    assert machine.state.phase is Phase.COLLECTING
-    assert machine.state.reason == ("waits for workers to join: krum with f=1 needs 5, but n=4")
-    machine.feed(present(*"abcde"), 2.0).fill("e", 2.5)
-    assert machine.contributors() == ("a", "b", "c", "d", "e")
-
-
-def test_round_below_the_floor_reopens_with_the_reason_and_never_closes() -> None:
-    floor = Floor({n: f"n={n} is below the bound" for n in range(5)})
-    options = replace(MANY, gatherings=replace(MANY.gatherings, synchronous=Gathering(3, floor)))
-    machine = collecting(options=options).fill("abcd", 1.0)
-    for now in (10.0, 20.0, 30.0):
-        machine.feed(Tick(), now)
-        assert machine.state.phase is Phase.COLLECTING
-        assert "n=4 is below the bound" in machine.state.reason
-
-
-def test_filter_is_not_used_with_fewer_workers_than_it_needs() -> None:
-    machine = primed()
-    machine.feed(present("a", "b", "c")).fill("a", 1.0)
-    machine.commit(1.0)
-    assert machine.state.phase is Phase.WAITING
-    assert machine.state.reason == "waits for workers: 3 workers are too few"
-    machine.feed(present("a", "b", "c", "e"), 2.0).feed(Tick(), 9.0)
-    assert machine.state.phase is Phase.COLLECTING
 
 
 # --- hybrid ---------------------------------------------------------------------------------
@@ -301,6 +220,16 @@ def test_round_in_which_others_do_not_come_is_given_to_the_rule_at_the_soft_dead
     assert tick == opened + machine.state.soft_deadline_s
     machine.feed(Tick(), tick)
     assert not machine.state.is_primed
+    assert machine.state.phase is Phase.COLLECTING
+
+
+def test_filter_is_not_used_with_fewer_workers_than_it_needs() -> None:
+    machine = primed()
+    machine.feed(present("a", "b", "c")).fill("a", 1.0)
+    machine.commit(1.0)
+    assert machine.state.phase is Phase.WAITING
+    assert machine.state.reason == "waits for workers: 3 workers are too few"
+    machine.feed(present("a", "b", "c", "e"), 2.0).feed(Tick(), 9.0)
     assert machine.state.phase is Phase.COLLECTING
 
 
@@ -525,14 +454,3 @@ def test_whatever_happens_no_slot_counts_twice_and_no_bound_is_broken(
     for _ in range(3000):
         life.step()
     assert life.commits > 15, f"seed {seed}: {life.machine.state}"
-
-
-def test_tick_that_comes_when_it_is_due_is_due_whatever_rounding_does() -> None:
-    rng = random.Random(7)
-    for _ in range(2000):
-        since = rng.uniform(0, 1e6)
-        options = replace(MANY, soft_deadline_s=rng.uniform(0.01, 3), deadline_s=rng.uniform(3, 9))
-        machine = Machine(options).feed(present(*"abcd"), since).fill("abc", since)
-        tick = next_tick(machine.state, options)
-        assert tick is not None
-        assert machine.feed(Tick(), tick).state.phase is Phase.AGGREGATING
