@@ -41,8 +41,8 @@ async def trouble(world: World) -> None:
     pause_s = lots.choice([0.5, 2.0, 6.0])
     restarting = asyncio.ensure_future(_restart_the_dead(world))
     ordering = asyncio.ensure_future(_order_rollback(world))
-    while world.loop.time() < PEACE_S:
-        await asyncio.sleep(lots.expovariate(1 / pause_s))
+    while (left_s := PEACE_S - world.loop.time()) > 0:
+        await asyncio.sleep(min(lots.expovariate(1 / pause_s), left_s))
         _befall(world, lots.choice([*world.processes.values()]))
     world.network.calm()
     world.troubles.calm()
