@@ -26,10 +26,7 @@ from pliska.coordinator.registry.loading import (
     load_record,
 )
 from pliska.coordinator.registry.namespace import Namespace
-from pliska.coordinator.registry.nodes import WHY_CHARACTERS_MAX, Ack, Answer, NodeRecord
-from pliska.coordinator.registry.operations import Operation
-from pliska.coordinator.registry.presence import Presence
-from pliska.coordinator.registry.protocol import (
+from pliska.coordinator.registry.node_protocol import (
     NodeDecision,
     NodeVerdict,
     decide_node,
@@ -37,6 +34,9 @@ from pliska.coordinator.registry.protocol import (
     refusal,
     wanted_digests,
 )
+from pliska.coordinator.registry.nodes import WHY_CHARACTERS_MAX, Ack, Answer, NodeRecord
+from pliska.coordinator.registry.operations import Operation
+from pliska.coordinator.registry.presence import Presence
 from pliska.coordinator.registry.view import Held, ModelT, Standing, View
 from pliska.locks import LockError, Revision
 

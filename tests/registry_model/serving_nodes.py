@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from registry_model.coordinators import EARLY
 from registry_model.store import ALIAS, MODEL, NAMESPACE, Store, sight_of, with_record
 
-from pliska.coordinator.registry import protocol
+from pliska.coordinator.registry import node_protocol
 from pliska.coordinator.registry.aliases import AliasRecord
 from pliska.coordinator.registry.digest import Digest
 from pliska.coordinator.registry.history import HistoryEntry
+from pliska.coordinator.registry.node_protocol import NodeVerdict, wanted_digests
 from pliska.coordinator.registry.nodes import Ack, Answer, NodeRecord, node_key
 from pliska.coordinator.registry.operations import Operation
-from pliska.coordinator.registry.protocol import NodeVerdict, wanted_digests
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _act(node: Node, seen: Seen, how: str, store: Store, budget: Budget) -> Iter
     if before.accepted != node.accepted and budget.crashes:
         less = replace(budget, crashes=budget.crashes - 1)
         yield f"{how}, dies", replace(node, is_alive=False, late=None), store, less
-    decision = protocol.decide_node(node.record(), node.accepted, seen.operation)
+    decision = node_protocol.decide_node(node.record(), node.accepted, seen.operation)
     if _refusal(before, seen) is not None:
         return
     label = f"{how}: {decision.verdict}"
@@ -177,7 +177,7 @@ def _accept(node: Node, seen: Seen, store: Store) -> Node:
 
 
 def _refusal(node: Node, seen: Seen) -> str | None:
-    return protocol.refusal(EARLY, node.accepted, seen.alias, None, 0, 0)
+    return node_protocol.refusal(EARLY, node.accepted, seen.alias, None, 0, 0)
 
 
 def _let_go(node: Node, seen: Seen) -> Node:

@@ -1,8 +1,8 @@
 """Every interleaving of a few coordinators and nodes keeps the rules, and each rule is needed.
 
 What is explored are production's own decisions and transactions (`policy`,
-`planning`, `protocol`, `transactions`), on its own records. A mutant takes one rule
-out of them; then the exploration has to find the way to disaster.
+`planning`, `protocol`, `node_protocol`, `transactions`), on its own records. A mutant
+takes one rule out of them; then the exploration has to find the way to disaster.
 """
 
 import dataclasses
@@ -15,7 +15,14 @@ from registry_model import coordinators, serving_nodes, store
 from registry_model.explore import World, explore, start
 from registry_model.serving_nodes import Budget
 
-from pliska.coordinator.registry import PromoteRequest, RollbackRequest, Wait, policy, protocol
+from pliska.coordinator.registry import (
+    PromoteRequest,
+    RollbackRequest,
+    Wait,
+    node_protocol,
+    policy,
+    protocol,
+)
 from pliska.coordinator.registry.nodes import NodeRecord
 from pliska.coordinator.registry.protocol import Decision, Verdict
 from pliska.coordinator.registry.requests import Request
@@ -169,15 +176,15 @@ def answers_of_any_life(patch: pytest.MonkeyPatch) -> None:
 
 def late_news_followed(patch: pytest.MonkeyPatch) -> None:
     """Follow whatever the alias says, also when it says less than before."""
-    patch.setattr(protocol, "refusal", lambda *_: None)
+    patch.setattr(node_protocol, "refusal", lambda *_: None)
 
     def decide(node: NodeRecord, accepted: object, operation: object) -> object:
         back = dataclasses.replace(node, serving_gen=min(node.serving_gen, accepted.gen - 1))  # type: ignore[attr-defined]
         same = node.serving_gen == accepted.gen  # type: ignore[attr-defined]
         return decide_node(node if same else back, accepted, operation)
 
-    decide_node = protocol.decide_node
-    patch.setattr(protocol, "decide_node", decide)
+    decide_node = node_protocol.decide_node
+    patch.setattr(node_protocol, "decide_node", decide)
 
 
 def seen_before_shown(patch: pytest.MonkeyPatch) -> None:
@@ -209,15 +216,15 @@ def fence_lifted_early(patch: pytest.MonkeyPatch) -> None:
 
 def answers_stand(patch: pytest.MonkeyPatch) -> None:
     """Let go of a target without taking the answer back."""
-    decide_node = protocol.decide_node
+    decide_node = node_protocol.decide_node
 
     def decide(node: NodeRecord, *more: object) -> object:
         decision = decide_node(node, *more)
-        if decision.verdict is protocol.NodeVerdict.RETRACT:
-            return protocol.NodeDecision(protocol.NodeVerdict.REST, "it forgets")
+        if decision.verdict is node_protocol.NodeVerdict.RETRACT:
+            return node_protocol.NodeDecision(node_protocol.NodeVerdict.REST, "it forgets")
         return decision
 
-    patch.setattr(protocol, "decide_node", decide)
+    patch.setattr(node_protocol, "decide_node", decide)
 
 
 ROLLBACKS = start((rollback(0), rollback(1)), 1, Budget(), 1, 1)
