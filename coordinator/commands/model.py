@@ -20,6 +20,7 @@ from pliska.coordinator.commands import (
     model_operations,
     model_pack,
     model_publication,
+    model_standing,
     model_upkeep,
     model_watch,
 )
@@ -126,8 +127,8 @@ def register(
 
 app.command()(model_moves.promote)
 app.command()(model_moves.rollback)
-app.command()(model_moves.status)
-app.command()(model_moves.log)
+app.command()(model_standing.status)
+app.command()(model_standing.log)
 app.command()(model_operations.abort)
 app.command()(model_operations.resume)
 app.command()(model_operations.approve)

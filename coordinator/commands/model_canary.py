@@ -1,6 +1,5 @@
 """What `pliska model promote --canary` does, and `pliska model metric`, which feeds its guard."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -30,59 +29,61 @@ from pliska.coordinator.registry.canaries import FULL
 from pliska.coordinator.wire.signing import Signer
 from pliska.locks.presentation import show_json
 
-CanaryOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PERCENTS", help="Step by step, such as 5,25,100, as long as --guard holds."
-    ),
-]
-GuardOption = Annotated[
-    str | None,
-    typer.Option(metavar="EXPR", help="Such as 'error_rate < 0.01 and p99 < stable.p99 * 1.2'."),
-]
-BakeOption = Annotated[
-    str, typer.Option(metavar="TIME", help="How long the guard has to hold at each step.")
-]
-IntervalOption = Annotated[
-    str, typer.Option(metavar="TIME", help="From one measurement to the next.")
-]
-FailuresOption = Annotated[
-    int, typer.Option(min=1, help="So many failures in a row, and it goes back.")
-]
-CoolDownOption = Annotated[
-    str, typer.Option(metavar="TIME", help="No canary so soon after one that went back.")
-]
-PrometheusOption = Annotated[
-    str | None,
-    typer.Option(
-        envvar="PLISKA_PROMETHEUS",
-        metavar="URL",
-        help="Where --query asks; else what was pushed counts.",
-    ),
-]
-QueryOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=PROMQL", help="A metric's query, with $model and $version. May be repeated."
-    ),
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryOptions:
-    """The options of a canary as they were given."""
+    """The options of a canary as they were given; there is none without `percents`."""
 
-    percents: str
-    guard: str | None
-    bake: str
-    interval: str
-    failures: int
-    cool_down: str
-    prometheus: str | None
-    queries: Sequence[str]
+    percents: Annotated[
+        str | None,
+        typer.Option(
+            "--canary",
+            metavar="PERCENTS",
+            help="Step by step, such as 5,25,100, as long as --guard holds.",
+        ),
+    ] = None
+    guard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPR", help="Such as 'error_rate < 0.01 and p99 < stable.p99 * 1.2'."
+        ),
+    ] = None
+    bake: Annotated[
+        str, typer.Option(metavar="TIME", help="How long the guard has to hold at each step.")
+    ] = "60s"
+    interval: Annotated[
+        str, typer.Option(metavar="TIME", help="From one measurement to the next.")
+    ] = "10s"
+    failures: Annotated[
+        int, typer.Option(min=1, help="So many failures in a row, and it goes back.")
+    ] = 3
+    cool_down: Annotated[
+        str, typer.Option(metavar="TIME", help="No canary so soon after one that went back.")
+    ] = "10m"
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            envvar="PLISKA_PROMETHEUS",
+            metavar="URL",
+            help="Where --query asks; else what was pushed counts.",
+        ),
+    ] = None
+    query: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PROMQL",
+            help="A metric's query, with $model and $version. May be repeated.",
+        ),
+    ] = None
 
-    def plan(self) -> CanaryPlan:
-        """Read them. Raises `RegistryUsageError` where one is malformed."""
+    def plan(self) -> CanaryPlan | None:
+        """Read them; None where no canary was asked for.
+
+        Raises:
+            RegistryUsageError: One is malformed.
+        """
+        if self.percents is None:
+            return None
         if self.guard is None:
             raise RegistryUsageError("--canary needs a --guard, which says when it is going well")
         try:
@@ -98,14 +99,9 @@ class CanaryOptions:
             cool_down_s=duration_s(self.cool_down),
         )
 
-    def first_stage(self, request: PromoteRequest) -> PromoteRequest:
-        """Return the request of the first stage, for a dry run."""
-        percent = self.plan().percents[0]
-        return replace(request, canary_percent=None if percent == FULL else percent)
-
     def source(self) -> MetricSource | None:
         """Return where its metrics come from; None for what was pushed."""
-        queries = dict(_named_query(text) for text in self.queries)
+        queries = dict(_named_query(text) for text in self.query or ())
         if self.prometheus is None:
             if queries:
                 raise RegistryUsageError("--query needs --prometheus, the server to ask")
@@ -113,11 +109,20 @@ class CanaryOptions:
         return PrometheusMetrics(self.prometheus, queries)
 
 
+def first_stage(plan: CanaryPlan, request: PromoteRequest) -> PromoteRequest:
+    """Return the request of the first stage of a canary, for a dry run."""
+    percent = plan.percents[0]
+    return replace(request, canary_percent=None if percent == FULL else percent)
+
+
 def try_out(
-    place: Place, request: PromoteRequest, options: CanaryOptions, signer: Signer | None
+    place: Place,
+    request: PromoteRequest,
+    plan: CanaryPlan,
+    source: MetricSource | None,
+    signer: Signer | None,
 ) -> None:
     """Take a version through the stages of a canary, and say how it came out."""
-    plan, source = options.plan(), options.source()
     with place.open() as registry:
         result = registry.canary(request, plan, source, signer, tell=_say)
     _show(place, result)

@@ -9,9 +9,9 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeGuard
 
 import typer
 
@@ -137,20 +137,40 @@ Own = ParamSpec("Own")
 
 
 def with_place(command: Callable[Concatenate[Place, Own], None]) -> Callable[..., None]:
-    """Give a command the options of `Place` after its own; it takes a `Place` first."""
-    own = [*inspect.signature(command, eval_str=True).parameters.values()][1:]
-    shared = [*inspect.signature(Place, eval_str=True).parameters.values()]
-    names = [each.name for each in shared]
+    """Give a command the options of `Place` after its own; it takes a `Place` first.
+
+    Any other parameter of a dataclass is a group of options too, which come after
+    those of the command alone.
+    """
+    first, *own = inspect.signature(command, eval_str=True).parameters.values()
+    parameters = sorted((*own, first), key=lambda each: _is_group(each.annotation))
+    groups = {each.name: each.annotation for each in parameters if _is_group(each.annotation)}
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        place = Place(**{name: given.pop(name) for name in names})
-        command(place, **given)  # type: ignore[call-arg]
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        command(**given)  # type: ignore[call-arg]
 
-    by_name = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
+    by_name = [
+        option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in parameters
+        for option in _options(each)
+    ]
     run.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in by_name}
     return run
+
+
+def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """Return the options of a group, or the parameter itself where it is none."""
+    if _is_group(parameter.annotation):
+        return [*inspect.signature(parameter.annotation, eval_str=True).parameters.values()]
+    return [parameter]
+
+
+def _is_group(annotation: object) -> TypeGuard[type[Any]]:
+    return isinstance(annotation, type) and is_dataclass(annotation)
 
 
 def read_lineage(path: Path | None, parent: int | None, metrics: Sequence[str]) -> Lineage:

@@ -7,7 +7,7 @@ registered from the versions that it undid is quarantined here, once that is don
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -37,6 +37,27 @@ from pliska.locks import connect
 from pliska.locks.presentation import show_json, show_rows
 
 POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOptions:
+    """The options of a rollback that only a running job has."""
+
+    to_round: Annotated[
+        int | None, typer.Option(min=1, help="Training: to what this round of the job made.")
+    ] = None
+    job: Annotated[
+        str | None, typer.Option(help="Training: the job; by default the model's name.")
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORKER", help="Training: go on without this worker; repeatable."),
+    ] = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is any."""
+        return self.to_round is not None or self.job is not None or bool(self.exclude)
 
 
 @dataclass(frozen=True, slots=True)
