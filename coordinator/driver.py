@@ -11,16 +11,15 @@ import contextlib
 from collections.abc import Callable, Mapping
 
 from pliska.aggregation import AggregationError, GradientBuffer
+from pliska.coordinator.acceptance import acceptable_now
 from pliska.coordinator.admission import Acceptable
 from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.members import Members
 from pliska.coordinator.publisher import Publisher
-from pliska.coordinator.records.attendance import Attendance, arrivals
 from pliska.coordinator.records.recent_rounds import RECENT_MAX
 from pliska.coordinator.round_log import RoundLog
-from pliska.coordinator.rounds.collecting import next_tick
-from pliska.coordinator.rounds.frequency import is_too_frequent
-from pliska.coordinator.rounds.gathering import Gathering
+from pliska.coordinator.rounds.account import attendance_of
+from pliska.coordinator.rounds.collecting import gathering_of, next_tick
 from pliska.coordinator.rounds.reputation import Quarantine, quarantine
 from pliska.coordinator.rounds.restoring import Restorable
 from pliska.coordinator.rounds.round import advance
@@ -44,6 +43,7 @@ from pliska.coordinator.rounds.round_events import (
     Tick,
 )
 from pliska.coordinator.rounds.round_state import (
+    ENDED,
     Offered,
     Phase,
     RoundOptions,
@@ -52,15 +52,12 @@ from pliska.coordinator.rounds.round_state import (
     SlotState,
 )
 from pliska.coordinator.stepper import Stepper
-from pliska.coordinator.training.floor import filter_faults
 from pliska.coordinator.transfers import Transfers
 from pliska.coordinator.wire import ReplyCode
 from pliska.coordinator.wire.thread import in_thread
 
 EXPIRY_CHECKS_PER_LEASE = 4
 """How often silent workers are looked for at least."""
-
-_ENDED = (Phase.FINISHED, Phase.HALTED)
 
 
 class RoundDriver:
@@ -114,43 +111,8 @@ class RoundDriver:
 
     def acceptable(self) -> Acceptable:
         """Return what a header must say at this moment."""
-        head, state = self._stepper.head, self._state
-        sealed = state.sealed.slots if state.sealed is not None else {}
-        gathering = self._gathering()
-        return Acceptable(
-            job=self._stepper.job.name,
-            epoch=self._stepper.epoch,
-            round=self._round_joined(gathering.lag_max),
-            mode=state.setting.mode,
-            mode_epoch=state.setting.mode_epoch,
-            base_version=head.version,
-            base_digest=head.parameters_digest,
-            lag_max=gathering.lag_max,
-            recent=self._stepper.recent,
-            committed_round=self._stepper.committed_version,
-            slot_taken_by=frozenset({*state.slots, *sealed}),
-            quarantined=self._quarantine.kept_out,
-            too_frequent=self._too_frequent(gathering),
-        )
-
-    def _gathering(self) -> Gathering:
-        """How the round at hand fills."""
-        return self._options.gatherings.of(self._state.setting.mode, self._state.is_primed)
-
-    def _round_joined(self, lag_max: int) -> int:
-        """The round that a gradient which comes now would count in; none follows the last."""
-        if self._state.phase is Phase.FINISHED:
-            return self._stepper.head.version + 1
-        return self._state.joined if lag_max else self._state.round
-
-    def _too_frequent(self, gathering: Gathering) -> frozenset[str]:
-        """The workers that must let others go first, where others can still come."""
-        if not gathering.is_filtered or self._state.phase in _ENDED:
-            return frozenset()
-        members = self._state.members
-        f = filter_faults(self._stepper.combiner.rule.f, len(members))
-        accepted = self._stepper.recent.accepted(2 * f)
-        return frozenset(worker for worker in members if is_too_frequent(worker, accepted, f))
+        kept_out = self._quarantine.kept_out
+        return acceptable_now(self._stepper, self._state, self._options, kept_out)
 
     def feed(self, event: Event) -> None:
         """Let the machine decide on an event; its effects run soon."""
@@ -179,7 +141,7 @@ class RoundDriver:
 
     def opens_soon(self) -> bool:
         """Whether it is worth waiting for the next round to open: where rounds wait for nobody."""
-        return self._gathering().lag_max > 0 and not self._is_over
+        return gathering_of(self._state, self._options).lag_max > 0 and not self._is_over
 
     async def opening(self, timeout_s: float) -> None:
         """Wait until a round opens, or the time is over."""
@@ -210,7 +172,7 @@ class RoundDriver:
     def members_changed(self) -> None:
         """Tell the machine who is here now, and not kept out."""
         present = self._members.present()
-        needed = self._gathering().workers_least
+        needed = gathering_of(self._state, self._options).workers_least
         self._quarantine = quarantine(self._stepper.standings, present, needed)
         kept_out = self._quarantine.kept_out
         self._advance(MembersChanged({w: life for w, life in present.items() if w not in kept_out}))
@@ -223,7 +185,7 @@ class RoundDriver:
             CoordinatorError: A round could not be made durable.
         """
         try:
-            while not (self._state.phase in _ENDED and self._effects.empty()):
+            while not (self._state.phase in ENDED and self._effects.empty()):
                 self._expire_members()
                 try:
                     # Not `wait_for`: before Python 3.12 it may swallow a cancellation.
@@ -235,7 +197,7 @@ class RoundDriver:
                 if effect is not None:
                     await self._execute(effect)
         finally:
-            self._is_over = self._state.phase not in _ENDED
+            self._is_over = self._state.phase not in ENDED
             await self.transfers.end(self.transfers.workers)
 
     def _patience_s(self) -> float:
@@ -271,8 +233,8 @@ class RoundDriver:
 
     async def _execute(self, effect: Effect) -> None:
         match effect:
-            case Aggregate():
-                await self._aggregate(effect)
+            case Aggregate(sealed):
+                await self._aggregate(sealed)
             case Commit():
                 await in_thread(self._stepper.commit)
                 await self._hand_over_to_audits()
@@ -302,9 +264,7 @@ class RoundDriver:
 
     def _take_commit(self) -> None:
         """Go on from what was committed."""
-        self._stepper.advance()
-        if self._stepper.last_commit is not None:
-            self._log.committed(self._stepper.last_commit)
+        self._log.committed(self._stepper.advance())
         self.members_changed()  # before the next round opens: it keeps others out
         self._advance(Committed(self._stepper.cursor))
 
@@ -315,15 +275,14 @@ class RoundDriver:
         self._trail.committed(commit, annex.headers, self._stepper.standings, base, self._buffer)
         await self._trail.rows_are_free()
 
-    async def _aggregate(self, effect: Aggregate) -> None:
-        sealed = effect.sealed
+    async def _aggregate(self, sealed: Sealed) -> None:
         self._closed_at[sealed.round] = self._now()
         self._closed_at.pop(sealed.round - RECENT_MAX, None)
         # What arrives for the next round goes on arriving; its rows are not looked at here.
         await self.transfers.end(set(self.transfers.workers) - set(self._state.slots))
         contributors = set(sealed.contributors)
         rows = {e.worker: e.values for e in self._buffer.filled() if e.worker in contributors}
-        attendance = self._attendance(sealed)
+        attendance = attendance_of(sealed, self._quarantine)
         try:
             outcome = await in_thread(self._stepper.aggregate, sealed, rows, attendance)
         except AggregationError as error:
@@ -338,14 +297,3 @@ class RoundDriver:
         """Free the rows of gradients that came to nothing."""
         await self._trail.rows_are_free()
         self._buffer.keep(set(self._buffer.workers) - workers)
-
-    def _attendance(self, sealed: Sealed) -> Attendance:
-        """Say who came to a round."""
-        kept_out = set(self._quarantine.kept_out) - set(sealed.slots)
-        turns = {w: slot.turn_s for w, slot in sealed.slots.items() if slot.turn_s is not None}
-        return Attendance(
-            arrivals=arrivals({w: turns[w] for w in sealed.contributors if w in turns}),
-            absent=tuple(sorted(set(sealed.members) - set(sealed.slots) - kept_out)),
-            excluded=tuple(sorted(kept_out)),
-            spared=tuple(sorted(self._quarantine.spared)),
-        )

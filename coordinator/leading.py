@@ -19,6 +19,7 @@ from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.challenges import Challenges
 from pliska.coordinator.combiner import Combiner
 from pliska.coordinator.directory import JobDirectory
+from pliska.coordinator.docket import Docket
 from pliska.coordinator.driver import RoundDriver
 from pliska.coordinator.errors import CoordinatorError, DamagedStateError
 from pliska.coordinator.evaluator import Evaluator
@@ -149,6 +150,9 @@ class Leading:
         rule = rule_named(job.rule.name, **job.rule.parameters)
         options = RoundOptions.of_job(job, rule, self.members.members_max)
         recent = read_recent_rounds(head, model.parameters_digest(), self._archive.log)
+        docket = Docket()
+        for conviction, evidence in inherit_convictions(head, means.directory, means.storage):
+            docket.convict(conviction, evidence)
         self._stepper = Stepper(
             job=job,
             epoch=leadership.epoch,
@@ -157,6 +161,7 @@ class Leading:
             head=head,
             recent=recent,
             standings=inherit_standings(head, self._archive.log),
+            docket=docket,
             ledger=self._ledger,
             storage=means.storage,
             checkpoints=self._checkpoints,
@@ -168,11 +173,7 @@ class Leading:
         self.publisher = Publisher(self._stepper.publish(self._was_finished))
         self._measurements = Measurements(means.evaluator, self.publisher, job.evaluate.every)
         buffer = GradientBuffer(self.members.members_max, model.dimension)
-        self._trail = AuditTrail(
-            job, means.storage, means.signer, self._stepper.convict, self._stepper.note
-        )
-        for conviction, evidence in inherit_convictions(head, means.directory, means.storage):
-            self._stepper.convict(conviction, evidence)
+        self._trail = AuditTrail(job, means.storage, means.signer, docket.convict, docket.note)
         self._driver = RoundDriver(
             state=state,
             options=options,

@@ -12,25 +12,19 @@ from dataclasses import dataclass
 import torch
 
 from pliska.coordinator.combiner import Combined, Combiner
+from pliska.coordinator.docket import Docket
 from pliska.coordinator.publisher import Published
 from pliska.coordinator.records.annex import Annex
 from pliska.coordinator.records.attendance import Attendance
 from pliska.coordinator.records.checkpoint import Checkpoint
 from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
-from pliska.coordinator.records.commit import (
-    CONVICTIONS_MAX,
-    GENESIS,
-    Commit,
-    CommitRecord,
-    Contribution,
-    cursor_after,
-)
+from pliska.coordinator.records.commit import GENESIS, Commit, CommitRecord, cursor_after
 from pliska.coordinator.records.data_leases import DataCursor
-from pliska.coordinator.records.receipts import RECEIPTS_MAX, KeptReceipt, that_fit
 from pliska.coordinator.records.recent_rounds import RecentRounds
-from pliska.coordinator.records.standing import Conviction, Standing
+from pliska.coordinator.records.standing import Standing
 from pliska.coordinator.records.update_log import LogEntry
 from pliska.coordinator.replication.ledger import Ledger
+from pliska.coordinator.rounds.account import contributions_of, headers_of
 from pliska.coordinator.rounds.reputation import changes, judge
 from pliska.coordinator.rounds.restoring import Now, Restorable, rollback_entry
 from pliska.coordinator.rounds.round_events import Aggregated, Filtered
@@ -39,13 +33,9 @@ from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.training.model import TrainingModel
 from pliska.coordinator.training.tensor_file import encode_tensors
 from pliska.coordinator.training.training_state import tensor_bytes, vector_digest
-from pliska.coordinator.wire import Signed, Signer
+from pliska.coordinator.wire import Signer
 from pliska.coordinator.wire.job import Job
-from pliska.coordinator.wire.limits import REASON_CHARACTERS_MAX
 from pliska.coordinator.wire.seed import derive_seed
-
-RECEIPTS_WAITING_MAX = 2 * RECEIPTS_MAX
-"""Receipts that wait for a commit record; what comes when so many do stays on this disk only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +69,7 @@ class Stepper:
         head: Commit | None,
         recent: RecentRounds,
         standings: Mapping[str, Standing],
+        docket: Docket,
         ledger: Ledger,
         storage: Storage,
         checkpoints: CheckpointWriter,
@@ -95,6 +86,7 @@ class Stepper:
             head: The last commit; None before the first round.
             recent: What the rounds up to it settled.
             standings: Of the workers after it.
+            docket: What its records have yet to take in.
             ledger: Makes each round durable and commits it.
             storage: Takes the last version as a safetensors file.
             checkpoints: Takes the whole state now and then.
@@ -119,8 +111,7 @@ class Stepper:
         self._checkpoints = checkpoints
         self._signer = signer
         self._wall_time = wall_time
-        self._convictions: dict[bytes, tuple[Conviction, bytes]] = {}
-        self._receipts: dict[KeptReceipt, None] = {}
+        self._docket = docket
         self._prepared: _Prepared | None = None
 
     def roll_back(self, restorable: Restorable) -> None:
@@ -147,15 +138,6 @@ class Stepper:
         self._prepared = _Prepared(entry.commit, entry.aggregate, entry.annex)
         self._ledger.append(entry)
         self._ledger.flush()
-
-    def convict(self, conviction: Conviction, evidence: bytes) -> None:
-        """Let the next commit record take a conviction in, and its annex the evidence."""
-        self._convictions[conviction.evidence] = (conviction, evidence)
-
-    def note(self, receipt: KeptReceipt) -> None:
-        """Let the annex of the next commit record take a receipt in."""
-        if len(self._receipts) < RECEIPTS_WAITING_MAX:
-            self._receipts[receipt] = None
 
     @property
     def committed_version(self) -> int:
@@ -211,7 +193,7 @@ class Stepper:
         prepared = self._require_prepared()
         return prepared.commit, prepared.annex
 
-    def advance(self) -> None:
+    def advance(self) -> Commit:
         """Take the committed step as the head. Does not block: call it on the event loop.
 
         What others read between two awaits then never belongs to two rounds.
@@ -221,12 +203,10 @@ class Stepper:
         self._prepared = None
         self.last_commit = prepared.commit
         self.standings = prepared.annex.by_worker()
-        for conviction in record.convictions:
-            self._convictions.pop(conviction.evidence, None)
-        for receipt in prepared.annex.receipts:
-            self._receipts.pop(receipt, None)
+        self._docket.strike(record, prepared.annex)
         self.head = Head(record.version, record.parameters_digest, prepared.commit.digest)
         self.recent.add(record)
+        return prepared.commit
 
     def publish(self, is_final: bool) -> Published:
         """Return the committed version for the workers, and begin its checkpoint if one is due.
@@ -274,15 +254,15 @@ class Stepper:
         self, combined: Combined, sealed: Sealed, attendance: Attendance, learning_rate: float
     ) -> tuple[CommitRecord, Annex]:
         version = self.head.version + 1
-        contributions = _contributions(combined, sealed)
-        convicted = tuple(self._convictions.values())[:CONVICTIONS_MAX]
+        contributions = contributions_of(sealed, combined.report, combined.dampings)
+        convicted = self._docket.convictions()
         convictions = tuple(conviction for conviction, _ in convicted)
         standings = judge(self.standings, version, contributions, convictions, self.job.reputation)
         annex = Annex(
-            headers=_headers(contributions, sealed),
+            headers=headers_of(sealed, contributions),
             standings=tuple(standings.values()),
             evidence=tuple(evidence for _, evidence in convicted),
-            receipts=that_fit(tuple(self._receipts)),
+            receipts=self._docket.receipts(),
         )
         record = CommitRecord(
             job=self.job.name,
@@ -310,29 +290,3 @@ class Stepper:
             issued_at=self._wall_time(),
         )
         return record, annex
-
-
-def _contributions(combined: Combined, sealed: Sealed) -> tuple[Contribution, ...]:
-    return tuple(
-        Contribution(
-            worker=entry.worker,
-            incarnation=sealed.slots[entry.worker].offer.incarnation,
-            lease=sealed.slots[entry.worker].offer.lease,
-            payload_root=sealed.slots[entry.worker].offer.root,
-            verdict=entry.verdict.value,
-            weight=entry.weight,
-            score=entry.score,
-            margin=entry.margin,
-            reason=entry.reason[:REASON_CHARACTERS_MAX],
-            lag=sealed.lag(entry.worker),
-            damping=combined.dampings[entry.worker],
-            buffer=sealed.places.get(entry.worker),
-        )
-        for entry in combined.report
-    )
-
-
-def _headers(contributions: tuple[Contribution, ...], sealed: Sealed) -> tuple[Signed, ...]:
-    """Return the signed headers of the contributions, in their order."""
-    headers = (sealed.slots[contribution.worker].offer.header for contribution in contributions)
-    return tuple(header for header in headers if header is not None)

@@ -34,6 +34,10 @@ class Phase(StrEnum):
     """The round cannot be finished; `reason` says why. An operator must act."""
 
 
+ENDED = frozenset({Phase.FINISHED, Phase.HALTED})
+"""The phases that no round follows."""
+
+
 class SlotState(StrEnum):
     """What became of the one gradient that a worker may contribute to a round."""
 

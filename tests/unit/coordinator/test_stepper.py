@@ -12,6 +12,7 @@ from training.toy_job import toy_job
 
 from pliska.aggregation import AggregationError, rule_named
 from pliska.coordinator.combiner import Combiner
+from pliska.coordinator.docket import Docket
 from pliska.coordinator.records.attendance import Attendance
 from pliska.coordinator.records.checkpoint import CheckpointStore
 from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
@@ -92,6 +93,7 @@ def bench_with(rule: str, lead_toy: Callable[..., Lead]) -> Bench:
         head=None,
         recent=RecentRounds(0, model.parameters_digest()),
         standings={},
+        docket=Docket(),
         ledger=ledger,
         storage=lead.storage,
         checkpoints=checkpoints,
