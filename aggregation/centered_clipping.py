@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from pliska.aggregation.distance_rule import DistanceRule
@@ -92,8 +91,8 @@ class CenteredClipping(DistanceRule):
             weights[:n] = median_weights(geometry, setting.masses)
 
         def gaps_now() -> Vector:
-            squared: Vector = view.squared_distances_to(torch.from_numpy(weights)).numpy()
-            return np.sqrt(squared[:n])
+            gaps: Vector = np.sqrt(view.squared_distances_to(weights)[:n])
+            return gaps
 
         gaps = gaps_now()
         tau = float(np.sort(gaps)[(n - 1) // 2]) if self.tau is None else float(self.tau)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from pliska.aggregation.distance_rule import DistanceRule
@@ -56,11 +56,12 @@ class FLTrust(DistanceRule):
         view = geometry.seen_from(origin)
         cosines = view.cosines[trusted, :n]
         lengths = view.radii[:n]
-        trust = torch.where(lengths > 0, cosines.clamp(min=0, max=1), 0.0)
-        total = trust.sum()
-        weights = torch.zeros(len(geometry.distances), dtype=torch.float64)
-        if total > 0:
-            weights[:n] = torch.where(trust > 0, trust / total * view.radii[trusted] / lengths, 0.0)
+        trust = np.where(lengths > 0, cosines.clip(0.0, 1.0), 0.0)
+        trusting = trust > 0
+        weights = np.zeros(len(geometry.distances))
+        if trusting.any():
+            shares = trust[trusting] / trust.sum()
+            weights[:n][trusting] = shares * view.radii[trusted] / lengths[trusting]
         weights[origin] = 1 - weights.sum()
         return Choice(
             weights=weights.tolist(),

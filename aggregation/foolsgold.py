@@ -66,7 +66,7 @@ class FoolsGold(Rule):
         origin = torch.zeros_like(histories[0])
         geometry = Geometry.of(rows.with_tensors((*histories, origin)), (ORIGIN,))
         cosines = geometry.seen_from(geometry.landmarks[ORIGIN]).cosines
-        say = says(cosines[: rows.n, : rows.n])
+        say = says(torch.from_numpy(cosines[: rows.n, : rows.n]))
         total = float(say.sum())
         weights = say / total if total > 0 else say
         padding = [0.0] * len(points.landmarks)

@@ -69,9 +69,8 @@ def median_weights(geometry: Geometry, masses: tuple[float, ...] | None = None) 
     n = geometry.n
     mass = np.ones(n) if masses is None else np.array(masses)
     view = geometry.seen_from(geometry.medoid)
-    radii = view.radii[:n].numpy()
-    cosines = view.cosines[:n, :n].numpy()
-    apart = geometry.between_rows.sqrt().numpy()
+    radii, cosines = view.radii[:n], view.cosines[:n, :n]
+    apart = np.sqrt(geometry.between_rows.numpy())
     best = _nearly_best(_relative_sums(mass, radii, cosines, apart))
     medians = [k for k in best if _is_median(geometry, mass, k)]
     if medians:
@@ -98,13 +97,15 @@ def _relative_sums(mass: Vector, radii: Vector, cosines: Vector, apart: Vector) 
 def _nearly_best(sums: Vector) -> list[int]:
     """Return the rows whose sum is least, up to rounding, best first."""
     order = np.argsort(sums, kind="stable")
-    border = sums[order[0]] + TOLERANCE * float(np.median(np.abs(sums)))
-    return [int(k) for k in order if sums[k] <= border]
+    middle = len(sums) // 2
+    border = sums[order[0]] + TOLERANCE * float(np.partition(np.abs(sums), middle)[middle])
+    best: list[int] = order[sums[order] <= border].tolist()
+    return best
 
 
 def _is_median(geometry: Geometry, mass: Vector, k: int) -> bool:
     """Say whether no direction leads downhill from row k (Vardi and Zhang, theorem 1)."""
-    cosines = geometry.seen_from(k).cosines[: geometry.n, : geometry.n].numpy()
+    cosines = geometry.seen_from(k).cosines[: geometry.n, : geometry.n]
     own = float(mass[geometry.between_rows[k].numpy() == 0].sum())
     pull = float(mass @ cosines @ mass)
     return pull <= (own * (1 + TOLERANCE)) ** 2

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.distances import centred_gram, distances_within
@@ -83,7 +84,7 @@ class Geometry:
             radii = np.sqrt(self.distances[centre].numpy())
             inverse = np.divide(1.0, radii, out=np.zeros_like(radii), where=radii > 0)
             cosines = inner * inverse[:, None] * inverse
-            self._views[centre] = View(torch.from_numpy(radii), torch.from_numpy(cosines))
+            self._views[centre] = View(radii, cosines)
         return self._views[centre]
 
     def mixed(self, matrix: Tensor) -> "Geometry":
@@ -119,18 +120,17 @@ class View:
             points on the centre.
     """
 
-    radii: Tensor
-    cosines: Tensor
+    radii: NDArray[np.float64]
+    cosines: NDArray[np.float64]
 
-    def squared_distances_to(self, weights: Tensor) -> Tensor:
+    def squared_distances_to(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the squared distance of each point to the sum of weights[i] * point i.
 
         Args:
             weights: float64 [p], summing to 1.
         """
-        radii = self.radii.numpy()
-        reach = weights.numpy() * radii
-        along = self.cosines.numpy() @ reach
+        reach = weights * self.radii
+        along = self.cosines @ reach
         length = max(float(reach @ along), 0.0)
-        squared = radii * (radii - 2 * along) + length
-        return torch.from_numpy(squared.clip(min=0))
+        squared = self.radii * (self.radii - 2 * along) + length
+        return np.maximum(squared, 0.0)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 
 from pliska.aggregation.points import Mixture, Points
@@ -39,8 +40,9 @@ class NNM(PreAggregator):
         """Return the 0/1 matrix of neighbours, divided by their number."""
         geometry = points.geometry
         n, count = geometry.n, geometry.n - setting.f
-        among = geometry.between_rows.clone().fill_diagonal_(-1.0)
-        nearest = among.argsort(dim=1, stable=True)[:, :count]
-        matrix = torch.zeros(n, len(geometry.distances), dtype=torch.float64)
-        matrix.scatter_(1, nearest, 1 / count)
-        return Mixture(matrix, range(n))
+        among = geometry.between_rows.numpy().copy()
+        np.fill_diagonal(among, -1.0)
+        nearest = among.argsort(axis=1, kind="stable")[:, :count]
+        matrix = np.zeros((n, len(geometry.distances)))
+        matrix[np.arange(n)[:, None], nearest] = 1 / count
+        return Mixture(torch.from_numpy(matrix), range(n))

@@ -147,7 +147,7 @@ class Points:
             view = geometry.seen_from(geometry.medoid)
             return Standing(
                 weights=shares(weights[:n]),
-                distances=view.squared_distances_to(weights)[:n],
+                distances=torch.from_numpy(view.squared_distances_to(weights.numpy())[:n]),
                 margins=torch.tensor(choice.margins, dtype=torch.float64)[places],
             )
 
@@ -232,10 +232,12 @@ class Points:
         """Which row each point is, if all are different rows; else None."""
         if self.matrix is None:
             return list(range(self.rows.n))
-        is_one = self.matrix[:, : self.rows.n] == 1
-        found: list[int] = is_one.int().argmax(dim=1).tolist()
-        are_rows = bool(is_one.any(dim=1).all()) and int(self.matrix.count_nonzero()) == self.n
-        return found if are_rows and len(set(found)) == self.n else None
+        matrix = self.matrix.numpy()
+        if np.count_nonzero(matrix) != self.n:
+            return None
+        is_one = matrix[:, : self.rows.n] == 1
+        found: list[int] = is_one.argmax(axis=1).tolist()
+        return found if is_one.any(axis=1).all() and len(set(found)) == self.n else None
 
     @property
     def _all(self) -> Rows:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pliska.aggregation.engine.compiler import Host, Kernel, address_of
+from pliska.aggregation.engine.compiler import Host, Kernel
 from pliska.aggregation.engine.sharing import Work, share_out
 from pliska.aggregation.engine.threads import SPAN_COLUMNS, over_spans
 
@@ -132,7 +132,7 @@ def _run(
     threads = min(torch.get_num_threads(), -(-(columns.stop - columns.start) // step))
     floats = -(-needs.scratch_floats // CACHE_LINE_FLOATS) * CACHE_LINE_FLOATS
     work = Work(
-        kernel=address_of(kernel),
+        kernel=kernel.address,
         rows=_table(rows, needs.pointers),
         out=0 if vector is None else vector.data_ptr(),
         scratch=_scratch.address(4 * floats * threads),

@@ -23,10 +23,25 @@ from pliska.aggregation.engine.object_cache import ObjectCache, default_cache
 
 logger = logging.getLogger(__name__)
 
-Kernel = Callable[..., None]
-"""A compiled function; pointers are passed as ints."""
-
 ARGUMENTS = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """A compiled function.
+
+    Attributes:
+        address: Where its machine code begins.
+        call: Calls it through ctypes, without the interpreter lock; pointers are ints.
+    """
+
+    address: int
+    call: Callable[..., None]
+
+    def __call__(self, *arguments: int) -> None:
+        """Call it."""
+        self.call(*arguments)
+
 
 _lock = threading.Lock()
 _engines: list[Any] = []
@@ -56,19 +71,19 @@ class Host:
     @property
     def elements(self) -> dict[torch.dtype, Element]:
         """What kernels on this CPU can read, by dtype."""
-        return {
-            dtype: element
-            for dtype, element in ELEMENTS.items()
-            if self.half or dtype != torch.float16
-        }
+        return {dtype: element for dtype, element in ELEMENTS.items() if self.reads(dtype)}
+
+    def reads(self, dtype: torch.dtype) -> bool:
+        """Return whether kernels on this CPU can read values of this dtype."""
+        return dtype in ELEMENTS and (self.half or dtype != torch.float16)
 
 
 def host_for(rows: Sequence[Tensor]) -> Host | None:
     """Return this machine's CPU if kernels on it can read these rows."""
-    if rows[0].device.type != "cpu" or rows[0].dtype not in ELEMENTS:
+    if rows[0].device.type != "cpu":
         return None
     found = host()
-    return found if found is not None and rows[0].dtype in found.elements else None
+    return found if found is not None and found.reads(rows[0].dtype) else None
 
 
 @lru_cache(maxsize=1)
@@ -128,15 +143,8 @@ def compiled(
             if store:
                 store.put(key, code)
         address = _linked(target, symbol, code)
-    return ctypes.CFUNCTYPE(None, *(ARGUMENTS[kind] for kind in arguments))(address)
-
-
-def address_of(kernel: Kernel) -> int:
-    """Return the address of a compiled function."""
-    address = ctypes.cast(kernel, ctypes.c_void_p).value  # type: ignore[arg-type]
-    if not address:
-        raise ValueError("there is no function at address 0")
-    return address
+    prototype = ctypes.CFUNCTYPE(None, *(ARGUMENTS[kind] for kind in arguments))
+    return Kernel(address, prototype(address))
 
 
 def _object_code(target: Host, symbol: str, assembly: str) -> bytes:

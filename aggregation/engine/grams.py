@@ -73,17 +73,18 @@ class _Plan:
     fresh: int
     centre: Tensor | None
     tiling: GramTiling
-    order: list[tuple[int, int]]
+    tiles: int
+    places: NDArray[np.intp]
 
     @classmethod
     def of(cls, target: Host, n: int, fresh: int, centre: Tensor | None) -> "_Plan":
         tiling = gram_tiling(target.lanes, target.registers)
-        return cls(n, fresh, centre, tiling, tiling.tiles(n, fresh))
+        return cls(n, fresh, centre, tiling, *_places(tiling, n, fresh))
 
     @property
     def needs(self) -> Needs:
         return Needs(
-            sums=(self.n * LANES + len(self.order) * self.tiling.tile_sums,),
+            sums=(self.n * LANES + self.tiles * self.tiling.tile_sums,),
             scratch_floats=self.tiling.packed_floats(self.n),
             pointers=self.tiling.rows_tiled(self.n),
             given=(self.n, self.fresh, -1 if self.centre is None else self.n),
@@ -94,23 +95,25 @@ class _Plan:
 
     def products(self, sums: NDArray[np.float64]) -> Products:
         squares = self.n * LANES
-        tiles = sums[squares:].reshape(len(self.order), self.tiling.tile_sums)
-        gram = _assembled(tiles, self.order, self.tiling, self.n, self.fresh)
-        return Products(gram, sums[:squares].reshape(self.n, LANES).sum(axis=1))
+        lengths = sums[:squares].reshape(self.n, LANES).sum(axis=1)
+        return Products(sums[squares:][self.places], lengths)
 
 
-def _assembled(
-    tiles: NDArray[np.float64], order: list[tuple[int, int]], tiling: GramTiling, n: int, fresh: int
-) -> NDArray[np.float64]:
-    """Put the tiles together and mirror what lies right of the diagonal."""
+@lru_cache(maxsize=64)
+def _places(tiling: GramTiling, n: int, fresh: int) -> tuple[int, NDArray[np.intp]]:
+    """Return the number of tiles, and where among their sums each product is, int [fresh, n].
+
+    What lies left of the diagonal is found right of it.
+    """
     height, breadth = tiling.height, tiling.breadth
-    side = tiling.rows_tiled(n)
-    whole = np.zeros((side, side))
-    for tile, (i, j) in zip(tiles, order, strict=True):
-        whole[i : i + height, j : j + breadth] = tile[: height * breadth].reshape(height, breadth)
-    upper = np.triu(whole)
-    symmetric = upper + np.triu(whole, 1).T
-    return symmetric[:fresh, :n]
+    tiles = tiling.tiles(n, fresh)
+    number = np.zeros((n, n), np.intp)
+    for tile, (row, column) in enumerate(tiles):
+        number[row // height, column // breadth] = tile
+    both = np.indices((fresh, n))
+    left, right = both.min(axis=0), both.max(axis=0)
+    within = left % height * breadth + right % breadth
+    return len(tiles), number[left // height, right // breadth] * tiling.tile_sums + within
 
 
 @lru_cache(maxsize=8)

@@ -47,7 +47,7 @@ class Mixture:
         m, n = matrix.shape
         scales = matrix.max(axis=1)
         members = matrix != 0
-        if not (matrix[members] == np.broadcast_to(scales[:, None], matrix.shape)[members]).all():
+        if not ((matrix == scales[:, None]) | ~members).all():
             return None
         padded = np.zeros((m, -(-n // ROWS_AT_ONCE) * ROWS_AT_ONCE), np.int64)
         padded[:, :n] = members

@@ -74,11 +74,11 @@ def test_a_far_liar_with_a_tiny_weight_blurs_nothing(size: float) -> None:
     exact = rows.double()
     expected = (exact - weights @ exact).square().sum(dim=1)
     geometry = geometry_of(rows)
-    found = geometry.seen_from(geometry.medoid).squared_distances_to(weights)
-    assert torch.allclose(found, expected, rtol=1e-9)
+    found = geometry.seen_from(geometry.medoid).squared_distances_to(weights.numpy())
+    assert np.allclose(found, expected, rtol=1e-9)
 
 
 def test_points_that_coincide_have_no_direction() -> None:
     view = geometry_of(torch.ones(4, 3)).seen_from(0)
-    assert view.cosines.isfinite().all()
-    assert not view.squared_distances_to(torch.full((4,), 0.25).double()).any()
+    assert np.isfinite(view.cosines).all()
+    assert not view.squared_distances_to(np.full(4, 0.25)).any()
