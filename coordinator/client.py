@@ -24,7 +24,7 @@ from pliska.coordinator.answers import (
     reply_in,
     version_in,
 )
-from pliska.coordinator.directory import JobDirectory, Leader
+from pliska.coordinator.directory import JobDirectory, Leader, Sighting
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ProtocolError
 from pliska.coordinator.replication.donor_client import DonorClient
@@ -43,6 +43,7 @@ __all__ = [
     "Newest",
     "NothingNewer",
     "ProtocolError",
+    "Sighting",
     "Version",
     "job_snapshot",
     "parameters_path",

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pliska.coordinator.endpoint import Endpoint
-from pliska.coordinator.errors import JobConflictError
+from pliska.coordinator.errors import DamagedStateError, JobConflictError
 from pliska.coordinator.records.mode import Mode, ModeSetting
 from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.wire.job import Job, parse_job
@@ -27,11 +27,14 @@ from pliska.locks import (
     ConflictError,
     Create,
     Record,
+    Revision,
+    StoreFormatError,
     Unmodified,
     Update,
     candidates,
     connect,
     current_leader,
+    leader_paths,
 )
 
 _JOBS = "jobs"
@@ -47,6 +50,22 @@ class Leader:
 
     epoch: int
     endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Who led a job when the store was asked.
+
+    Attributes:
+        leader: None while nobody did.
+        version: The last committed one; where nobody leads, none comes after it.
+        revision: The store's, when that version was committed: another sighting
+            with a smaller one is older.
+    """
+
+    leader: Leader | None
+    version: int
+    revision: Revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +199,23 @@ class JobDirectory:
             return None
         return Leader(record.epoch, Endpoint.from_bytes(record.value))
 
+    @property
+    def leader_paths(self) -> tuple[str, str]:
+        """What to follow in the store to hear that a new `sighting` is due."""
+        return leader_paths(self.election)
+
+    def sighting(self) -> Sighting:
+        """Look up who leads, and then what is committed.
+
+        Raises:
+            StoreError: The store does not answer, or what it says is not ours.
+        """
+        try:
+            leader, record = self.leader(), self.commit()
+            return Sighting(leader, _version(record), record.modified if record else Revision(0))
+        except DamagedStateError as error:
+            raise StoreFormatError(f"job {self.job!r}: {error}") from error
+
     def coordinators(self) -> tuple[Endpoint, ...]:
         """Look up all coordinators of the job, in the order in which they would lead."""
         return tuple(
@@ -197,14 +233,15 @@ class JobDirectory:
         Raises:
             DamagedStateError: The record is no tip.
         """
-        record = self.commit()
-        if record is None:
-            return 0
-        return Tip.claimed(record.value).version
+        return _version(self.commit())
 
     @property
     def _definition_key(self) -> str:
         return f"{_JOBS}/{self.job}"
+
+
+def _version(commit: Record | None) -> int:
+    return 0 if commit is None else Tip.claimed(commit.value).version
 
 
 def _meaning(job: Job) -> Job:

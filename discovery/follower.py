@@ -23,6 +23,8 @@ CONFIRM_S = 5.0
 """Read anew after so long without a change: an outage is noticed, and the copy's age is small."""
 CONFIRMS_PER_S_MAX = 4.0
 """Where there are many copies they are read anew less often, so that this is not exceeded."""
+WAIT_S_MAX = 5.0
+"""The longest single wait for a change."""
 REST_S_MAX = 0.01
 """Reading takes half of the time at most, by pauses up to this, so that bursts cost few reads."""
 READ_TIMEOUT_S = 5.0
@@ -129,7 +131,14 @@ class _Kept:
 class Follower:
     """The thread, which begins with the first copy. Safe to use from any thread."""
 
-    def __init__(self, name: str, feed: ChangeFeed, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        name: str,
+        feed: ChangeFeed,
+        clock: Clock,
+        random: Random,
+        confirm_s: float = CONFIRM_S,
+    ) -> None:
         """Keep nothing yet.
 
         Args:
@@ -137,11 +146,14 @@ class Follower:
             feed: Says what changed; closed in the end.
             clock: Where the time comes from.
             random: Spreads retries and confirmations.
+            confirm_s: Copies are read anew after so long without a change; infinite
+                for copies whose age nobody asks for, which then cost nothing.
         """
         self._name = name
         self._feed = feed
         self._clock = clock
         self._random = random
+        self._confirm_s = confirm_s
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
         self._next_s = inf
@@ -173,13 +185,18 @@ class Follower:
         else:
             self._feed.close()
 
+    def join(self, timeout_s: float) -> None:
+        """Wait, after `close`, until the thread has freed what it had, but no longer than this."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
     def _run(self) -> None:
         failures, changed = 0, _NOTHING
         while not self._closed.is_set():
             try:
                 self._read_all(self._due(changed))
                 wait_s = max(0.0, self._next_s - self._clock.now_s())
-                changed = self._feed.wait(min(CONFIRM_S, wait_s))
+                changed = self._feed.wait(min(WAIT_S_MAX, wait_s))
                 failures = 0
             except ForkedProcessError:
                 break
@@ -235,7 +252,7 @@ class Follower:
         due_s = kept.due_s
         if keys is None:
             # Confirming reads of many copies do not all come at once.
-            interval_s = max(CONFIRM_S, len(self._kept) / CONFIRMS_PER_S_MAX)
+            interval_s = max(self._confirm_s, len(self._kept) / CONFIRMS_PER_S_MAX)
             due_s = now_s + interval_s * (0.75 + 0.25 * self._random.random())
         self._schedule(kept, min(due_s, now_s + kept.copy.patience_s()))
 

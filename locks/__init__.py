@@ -60,6 +60,7 @@ from pliska.locks.leader import (
     LeaderRecord,
     candidates,
     current_leader,
+    leader_paths,
     observe_leaders,
     wait_for_leader_change,
 )
@@ -136,6 +137,7 @@ __all__ = [
     "candidates",
     "connect",
     "current_leader",
+    "leader_paths",
     "lock_names",
     "lock_queue",
     "observe_leaders",

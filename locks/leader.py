@@ -126,6 +126,12 @@ def observe_leaders(
             yield leader
 
 
+def leader_paths(name: str) -> tuple[str, str]:
+    """What changes when another one leads, or nobody any more: for a `ChangeFeed` to follow."""
+    check_name(name)
+    return leader_key(name), candidates_directory(name)
+
+
 def candidates_directory(name: str) -> str:
     """Where candidates have their places in the queue."""
     return f"elections/{name}/contenders"

@@ -42,8 +42,9 @@ from pliska.coordinator.wire.thread import in_thread
 from pliska.locks import StoreError
 from pliska.trainer.base_version import BaseVersion
 from pliska.trainer.donation import Donation
-from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
+from pliska.trainer.errors import WorkerRefusedError
 from pliska.trainer.gradient_source import Assignment, GradientSource
+from pliska.trainer.leader_view import LeaderView, following
 from pliska.trainer.until import until
 
 log = logging.getLogger(__name__)
@@ -51,9 +52,7 @@ log = logging.getLogger(__name__)
 POLL_S = 10.0
 """How long one request for a newer version is held open."""
 LEADER_PAUSE_S = 0.1
-"""Pause before a leader is looked for again."""
-LEADER_CHECK_S = 0.5
-"""How often the store is asked whether the leader is still the same."""
+"""Pause before a leader is tried again."""
 HEARTBEATS_PER_LEASE = 3
 
 NO_LEASE = "waits for a batch: its round is not open yet, or it is in quarantine"
@@ -122,7 +121,6 @@ class Worker:
         self._manifest_digest = computation.manifest().digest
         self._seq = 0
         self._mode_epoch = 0
-        self._epoch = 0
         self._base = BaseVersion(computation, directory, signer, donation)
         self._lease: int | None = None
         self._sealed: SealedPayload | None = None
@@ -137,63 +135,29 @@ class Worker:
             NoCoordinatorError: Nobody led the job for too long.
             WorkerRefusedError: The coordinator will not take this worker's gradients.
         """
-        while True:
-            leader = await self._find_leader()
-            if leader is None:
-                return self._rounds
-            try:
-                final = await self._follow(leader)
-            except (TransportError, ProtocolError, StoreError) as error:
-                log.warning("epoch=%d reason=%s", leader.epoch, error)
-            else:
-                if final is not None:
-                    return final.version
-            await asyncio.sleep(LEADER_PAUSE_S)
+        timeout_s = self._options.leader_timeout_s
+        async with following(self._directory) as leaders:
+            while (leader := await leaders.find(self._rounds, timeout_s)) is not None:
+                try:
+                    final = await self._follow(leader, leaders)
+                except (TransportError, ProtocolError, StoreError) as error:
+                    log.warning("epoch=%d reason=%s", leader.epoch, error)
+                else:
+                    if final is not None:
+                        return final.version
+                await asyncio.sleep(LEADER_PAUSE_S)
+        return self._rounds
 
-    async def _find_leader(self) -> Leader | None:
-        """Wait until somebody leads the job; None: it is finished, and nobody does any more."""
-        try:
-            async with asyncio.timeout(self._options.leader_timeout_s):
-                while True:
-                    try:
-                        leader = await asyncio.to_thread(self._directory.leader)
-                        if leader is None and await asyncio.to_thread(self._is_finished):
-                            return None
-                        # A store may answer with what it knew before: never back to an old leader.
-                        if leader is not None and leader.epoch >= self._epoch:
-                            self._epoch = leader.epoch
-                            return leader
-                    except StoreError as error:
-                        log.warning("reason=%s", f"the store does not answer: {error}")
-                    await asyncio.sleep(LEADER_PAUSE_S)
-        except TimeoutError as error:
-            raise NoCoordinatorError(
-                f"nobody has led job {self._directory.job!r} for "
-                f"{self._options.leader_timeout_s:g} s: start a coordinator, or read its log"
-            ) from error
-
-    def _is_finished(self) -> bool:
-        return self._directory.committed_version() >= self._rounds
-
-    async def _follow(self, leader: Leader) -> Version | None:
+    async def _follow(self, leader: Leader, leaders: LeaderView) -> Version | None:
         """Work for one leader, until the store says that another one leads.
 
         Returns:
             The last version; None when the leader must be looked for again.
         """
         async with CoordinatorClient(leader.endpoint, self._directory.job) as client:
-            return await until(self._join(client), self._superseded(leader))
+            return await until(self._join(client, leader.epoch), leaders.superseded(leader))
 
-    async def _superseded(self, leader: Leader) -> None:
-        """Return when another one leads: this leader may hang, and never say so."""
-        while True:
-            await asyncio.sleep(LEADER_CHECK_S)
-            with contextlib.suppress(StoreError):
-                present = await asyncio.to_thread(self._directory.leader)
-                if present is not None and present.epoch != leader.epoch:
-                    return
-
-    async def _join(self, client: CoordinatorClient) -> Version | None:
+    async def _join(self, client: CoordinatorClient, epoch: int) -> Version | None:
         joined = await client.join(
             self.name,
             self._incarnation,
@@ -205,7 +169,7 @@ class Worker:
             if joined.code not in TRY_TO_JOIN_AGAIN:
                 raise self._refused(joined)
             return None
-        if joined.epoch != self._epoch:
+        if joined.epoch != epoch:
             return None  # the coordinator there leads no more, or again
         log.info("worker=%s epoch=%d reason=%s", self.name, joined.epoch, "joined")
         return await until(self._train(client, joined), _beat(client, joined))

@@ -11,11 +11,9 @@ from typing import Any
 from simulation.virtual_loop import CURRENT, Killed, Process
 
 from pliska.locks import OutcomeUnknownError, StoreUnavailableError
+from pliska.locks.backends.listening_feed import ListeningFeed
 from pliska.locks.backends.memory import MemoryBackend, MemorySession
 from pliska.locks.backends.memory_store import MemoryStore
-
-READS = ("get", "list", "directories", "wait_for_change")
-WRITES = ("transact",)
 
 
 class Troubles:
@@ -81,6 +79,12 @@ class SimulatedBackend(MemoryBackend):
     def wait_for_change(self, *arguments: Any, **options: Any) -> Any:
         """See `Backend.wait_for_change`."""
         return self._guarded(super().wait_for_change)(*arguments, **options)
+
+    def open_feed(self) -> ListeningFeed:
+        """See `Backend.open_feed`; its waits fail as other calls do."""
+        feed = super().open_feed()
+        feed.wait = self._guarded(feed.wait)  # type: ignore[method-assign]
+        return feed
 
     def transact(self, *arguments: Any, **options: Any) -> Any:
         """See `Backend.transact`."""

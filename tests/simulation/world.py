@@ -361,6 +361,8 @@ class World:
         return {
             "threading": THREADING,
             "ThreadPoolExecutor": SimulatedExecutor,
+            "SystemClock": lambda: SimulatedClock(self.loop),
+            "SystemRandom": lambda: self.lots,
             "HttpClient": lambda address, _context, **_: SimulatedClient(self.network, address),
             "client_context": lambda _certificate: None,
         }

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from training.toy_job import toy_job
 
-from pliska.coordinator.directory import JobDirectory
+from pliska.coordinator.directory import JobDirectory, Sighting
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import DamagedStateError, JobConflictError
 from pliska.coordinator.records.mode import Mode, ModeSetting
 from pliska.coordinator.wire.errors import JobFileError
 from pliska.coordinator.wire.job import parse_job
-from pliska.locks import ConflictError, Election, Session, connect
+from pliska.locks import ConflictError, Election, Revision, Session, StoreFormatError, connect
 
 
 @pytest.fixture
@@ -65,6 +65,18 @@ def test_leader_and_standbys_are_known_with_their_addresses(directory: JobDirect
         assert leader.epoch == successor.epoch > leading.epoch
         assert directory.coordinators() == (endpoint("c2"),)
     assert directory.leader() is None
+
+
+def test_sighting_names_the_leader_and_what_is_not_ours_is_an_error_of_the_store(
+    directory: JobDirectory,
+) -> None:
+    assert directory.sighting() == Sighting(None, 0, Revision(0))
+    with Session.open(directory.backend) as session:
+        Election(session, directory.election, "c1", endpoint("c1").to_bytes()).campaign()
+        assert directory.sighting() == Sighting(directory.leader(), 0, Revision(0))
+        directory.backend.create(directory.commit_key, b"no tip")
+        with pytest.raises(StoreFormatError, match="'toy': no commit in the store"):
+            directory.sighting()
 
 
 def test_all_jobs_of_a_store_are_found() -> None:

@@ -1,3 +1,4 @@
+import math
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -72,6 +73,7 @@ class Diary:
         self.taken: list[int] = []
         self.missed: list[str] = []
         self.is_over = threading.Event()
+        self.has_read_twice = threading.Event()
         self.copy = Copy(path, self._read, lambda a: self.taken.append(a.revision), self._miss)
 
     def _read(self, keys: Keys | None) -> Answer:
@@ -80,6 +82,8 @@ class Diary:
             self.is_over.set()
             return Answer(Revision(10**9))
         self.read_keys.append(keys)
+        if len(self.read_keys) == 2:
+            self.has_read_twice.set()
         if isinstance(step, LockError):
             raise step
         return Answer(Revision(step))
@@ -112,6 +116,21 @@ def test_a_copy_is_read_at_once_and_then_for_what_changed(
     backend.create("d/b", b"")
     wait_until(lambda: diary.taken == [1, 2, 3])
     assert diary.read_keys == [None, frozenset({"d/a"}), frozenset({"d/b"})]
+
+
+@pytest.mark.parametrize(("confirm_s", "is_confirmed"), [(0.1, True), (math.inf, False)])
+def test_a_copy_is_read_again_without_a_change_only_if_that_is_wanted(
+    backend: MemoryBackend, confirm_s: float, is_confirmed: bool
+) -> None:
+    diary = Diary("d", range(1, 100))
+    follower = Follower("test-follower", backend.open_feed(), SystemClock(), Random(1), confirm_s)
+    follower.keep(diary.copy)
+    wait_until(lambda: diary.taken == [1])
+    # Copies are read four times a second at the most while nothing changes.
+    assert diary.has_read_twice.wait(5.0 if is_confirmed else 0.5) is is_confirmed
+    follower.close()
+    follower.join(5.0)
+    assert not any(each.name == "test-follower" for each in threading.enumerate())
 
 
 def test_an_outage_is_told_to_all_and_made_up_for_by_reading_everything(
