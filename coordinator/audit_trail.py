@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pliska.aggregation import GradientBuffer
+from pliska.coordinator.docket import Docket
 from pliska.coordinator.errors import CoordinatorError
 from pliska.coordinator.publisher import Published
 from pliska.coordinator.recomputer import Drawn, Recomputer
@@ -36,7 +37,7 @@ from pliska.coordinator.records.evidence_store import EvidenceStore
 from pliska.coordinator.records.mode import Mode
 from pliska.coordinator.records.payloads import PayloadStore
 from pliska.coordinator.records.receipts import KeptReceipt, ReceiptStore
-from pliska.coordinator.records.standing import Conviction, Standing
+from pliska.coordinator.records.standing import Standing
 from pliska.coordinator.replication.recovery import recover
 from pliska.coordinator.rounds.recomputation import drawn
 from pliska.coordinator.storage.storage import Storage
@@ -60,27 +61,19 @@ BASES_MAX = STALENESS_MAX + 1
 class AuditTrail:
     """The notes of one leadership."""
 
-    def __init__(
-        self,
-        job: Job,
-        storage: Storage,
-        signer: Signer,
-        convict: Callable[[Conviction, bytes], None],
-        note: Callable[[KeptReceipt], None],
-    ) -> None:
+    def __init__(self, job: Job, storage: Storage, signer: Signer, docket: Docket) -> None:
         """Begin to write down.
 
         Args:
             job: Says what is kept and computed again.
             storage: Where it goes.
             signer: The coordinator's key.
-            convict: Is told of each conviction and its evidence once that is durable.
-            note: Is told of each receipt, for the next commit record's annex.
+            docket: Is told of each conviction and its evidence once that is durable, and
+                of each receipt.
         """
         self._job = job
         self._storage = storage
-        self._convict = convict
-        self._note = note
+        self._docket = docket
         self._payloads = PayloadStore(storage, job.name)
         self._receipts = ReceiptStore(storage, job.name)
         self._evidence = EvidenceStore(storage, job.name)
@@ -112,7 +105,7 @@ class AuditTrail:
         if self._is_new("receipt", message.worker, message.round):
             kept = KeptReceipt(header.signed, Signed.from_bytes(receipt))
             self._start(self._others, self._receipts.write, message.round, kept)
-            self._note(kept)
+            self._docket.note(kept)
 
     def equivocated(self, first: Signed | None, second: Verified[GradientHeader]) -> None:
         """Accuse a worker that signed two gradients for one slot."""
@@ -209,7 +202,7 @@ class AuditTrail:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._thread, self._evidence.write, evidence, charged.round)
             log.warning("worker=%s reason=%s", charged.offender, conviction.reason)
-            self._convict(conviction, encode(evidence))
+            self._docket.convict(conviction, encode(evidence))
 
         self._follow(self._others, asyncio.ensure_future(write_and_convict()))
 

@@ -21,7 +21,7 @@ from pliska.coordinator.duty import Duty
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.identity import Identity, load_identity
-from pliska.coordinator.leading import Means
+from pliska.coordinator.means import Means
 from pliska.coordinator.open_files import raise_file_limit
 from pliska.coordinator.rounds.round_state import Phase
 from pliska.coordinator.server import Server

@@ -17,7 +17,8 @@ from typing import Any
 
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import DamagedStateError, RecoveryError
-from pliska.coordinator.leading import Leading, Means
+from pliska.coordinator.leading import Leading
+from pliska.coordinator.means import Means
 from pliska.coordinator.records.archive import Archive
 from pliska.coordinator.replication.donor import Donor
 from pliska.coordinator.replication.donors import Donors

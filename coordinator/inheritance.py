@@ -5,18 +5,21 @@ the same whoever leads. Blocks; called by `leading` when a leadership begins.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from pliska.coordinator.directory import JobDirectory
+from pliska.coordinator.docket import Docket
 from pliska.coordinator.errors import DamagedStateError
+from pliska.coordinator.means import Means
 from pliska.coordinator.records.audit_keys import KeyBook
 from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.data_leases import DataLeases
 from pliska.coordinator.records.evidence import charge, conviction_of
 from pliska.coordinator.records.evidence_store import EvidenceStore
 from pliska.coordinator.records.mode import ModeSetting
-from pliska.coordinator.records.standing import Conviction, Standing, StandingState
+from pliska.coordinator.records.recent_rounds import RecentRounds, read_recent_rounds
+from pliska.coordinator.records.standing import Standing, StandingState
 from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.replication.recovery import Sources, Warm, committed, recover
@@ -30,21 +33,34 @@ from pliska.locks import Record
 log = logging.getLogger(__name__)
 
 
-def inherit_model(
-    job: Job,
-    record: Record | None,
-    directory: JobDirectory,
-    storage: Storage,
-    sources: Sources | None,
-    warm: Warm | None,
-) -> tuple[TrainingModel, Commit | None]:
-    """Rebuild the committed state that a tip in the store names.
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """What a leadership begins with.
+
+    Attributes:
+        record: The tip as it stood in the store; None before the first round.
+        head: The commit that it names.
+        model: At the state of that commit.
+        recent: What the rounds up to it settled.
+        standings: Of the workers after it.
+        docket: Evidence that no record has taken in.
+        state: Of the round to be opened.
+    """
+
+    record: Record | None
+    head: Commit | None
+    model: TrainingModel
+    recent: RecentRounds
+    standings: Mapping[str, Standing]
+    docket: Docket
+    state: RoundState
+
+
+def inherit(means: Means, sources: Sources | None, warm: Warm | None) -> Inheritance:
+    """Take over what the leader before has committed.
 
     Args:
-        job: The job.
-        record: As it was read after the leadership began.
-        directory: Knows who may sign records.
-        storage: Of this coordinator.
+        means: The job, the store and this coordinator's storage.
         sources: The other coordinators.
         warm: The model of a standby.
 
@@ -52,6 +68,8 @@ def inherit_model(
         RecoveryError, DamagedStateError: It cannot be rebuilt: do not lead.
         StoreError: The store does not answer.
     """
+    job, directory, storage = means.job, means.directory, means.storage
+    record = directory.commit()
     head = None
     if record is not None:
         tip = Tip.verified(record.value, job.name, directory.signer_key)
@@ -59,20 +77,28 @@ def inherit_model(
     recovered = recover(job, head, storage, sources, warm)
     for reason in recovered.skipped:
         log.warning("job=%s skipped=%s", job.name, reason)
-    return recovered.model, head
+    update_log = UpdateLog(storage, job.name)
+    return Inheritance(
+        record=record,
+        head=head,
+        model=recovered.model,
+        recent=read_recent_rounds(head, recovered.model.parameters_digest(), update_log),
+        standings=_standings(head, update_log),
+        docket=_docket(head, directory, storage),
+        state=_first_state(job, head, directory.mode(job), means.now()),
+    )
 
 
-def inherit_standings(head: Commit | None, update_log: UpdateLog) -> Mapping[str, Standing]:
+def _standings(head: Commit | None, update_log: UpdateLog) -> Mapping[str, Standing]:
     """Read how the workers stand after the last round, so that a new leader goes on from there."""
     if head is None:
         return {}
     return update_log.head(head.record.version, head.digest).annex.by_worker()
 
 
-def inherit_convictions(
-    head: Commit | None, directory: JobDirectory, storage: Storage
-) -> Iterator[tuple[Conviction, bytes]]:
+def _docket(head: Commit | None, directory: JobDirectory, storage: Storage) -> Docket:
     """Read evidence that the last leader made durable and no record has taken in."""
+    docket = Docket()
     known = {each.evidence for each in head.record.convictions} if head else set()
     store = EvidenceStore(storage, directory.job)
     keys = KeyBook.of_enrolled(directory.keyring.list())
@@ -84,10 +110,11 @@ def inherit_convictions(
             log.warning("job=%s reason=%s", directory.job, f"evidence is left aside: {error}")
         else:
             if kept.digest not in known and charged.is_against_worker:
-                yield conviction_of(kept.evidence, charged), encode(kept.evidence)
+                docket.convict(conviction_of(kept.evidence, charged), encode(kept.evidence))
+    return docket
 
 
-def first_state(job: Job, head: Commit | None, setting: ModeSetting, now: float) -> RoundState:
+def _first_state(job: Job, head: Commit | None, setting: ModeSetting, now: float) -> RoundState:
     """Begin a fresh job with all its workers, one taken over with those of its last round."""
     begun = RoundState(1, job.rounds.workers, since=now, setting=setting, requested=setting)
     if head is None:

@@ -10,39 +10,28 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from pliska.aggregation import GradientBuffer, rule_named
 from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.challenges import Challenges
 from pliska.coordinator.combiner import Combiner
-from pliska.coordinator.directory import JobDirectory
-from pliska.coordinator.docket import Docket
 from pliska.coordinator.driver import RoundDriver
-from pliska.coordinator.errors import CoordinatorError, DamagedStateError
-from pliska.coordinator.evaluator import Evaluator
-from pliska.coordinator.inheritance import (
-    first_state,
-    inherit_convictions,
-    inherit_model,
-    inherit_standings,
-)
+from pliska.coordinator.errors import CoordinatorError
+from pliska.coordinator.inheritance import Inheritance, inherit
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
+from pliska.coordinator.means import Means
 from pliska.coordinator.measurements import Measurements
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.mode_control import ModeControl
+from pliska.coordinator.pruning import Pruning
 from pliska.coordinator.publisher import Publisher
 from pliska.coordinator.records.archive import Archive
-from pliska.coordinator.records.checkpoint import Checkpoint
 from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.records.committer import Committer
-from pliska.coordinator.records.horizon import raise_horizon
 from pliska.coordinator.records.kept_job import KeptJob
-from pliska.coordinator.records.recent_rounds import read_recent_rounds
-from pliska.coordinator.records.retention import horizon_of
 from pliska.coordinator.replication.ledger import Copies, Ledger, NoCopies, due
 from pliska.coordinator.replication.recovery import Sources, Warm
 from pliska.coordinator.rollback_control import RollbackControl
@@ -50,39 +39,17 @@ from pliska.coordinator.rounds.round_events import ModeRequested
 from pliska.coordinator.rounds.round_state import Phase, RoundOptions
 from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
-from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.tally import Tally
-from pliska.coordinator.wire import Signer
-from pliska.coordinator.wire.job import Job
+from pliska.coordinator.wire import Manifest
 from pliska.coordinator.wire.limits import SPARE_MEMBERS
 from pliska.coordinator.wire.thread import in_thread
 from pliska.discovery import KeyringFormatError
-from pliska.locks import Leadership, LockError, StoreError
+from pliska.locks import Leadership, LockError, Record, StoreError
 
 log = logging.getLogger(__name__)
 
 LINGER_S = 5.0
 """How long a finished job waits for its standbys and workers to fetch what came last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What a leadership works with, whoever leads.
-
-    Attributes:
-        worker_lease_s: A worker that is silent for so long is gone.
-        now: Seconds on a monotonic clock.
-        spared: Versions of checkpoints that somebody is reading here.
-    """
-
-    job: Job
-    directory: JobDirectory
-    storage: Storage
-    signer: Signer
-    evaluator: Evaluator
-    worker_lease_s: float
-    now: Callable[[], float]
-    spared: Callable[[], Collection[int]] = tuple
 
 
 class Leading:
@@ -110,34 +77,21 @@ class Leading:
             RecoveryError: The committed state cannot be rebuilt.
             LockError: The store failed or the leadership is lost.
         """
-        job = means.job
+        job, self._means, self._leadership = means.job, means, leadership
         self.job = job.name
         self.epoch = leadership.epoch
         self.members = Members(
             means.worker_lease_s, 2 * job.rounds.workers + SPARE_MEMBERS, secrets.token_bytes
         )
         self.tally = Tally()
-        self._means = means
         self._somebody_left = asyncio.Event()
-        self._leadership = leadership
         self._archive = Archive(means.storage, job)
-        self._checkpoints = CheckpointWriter(
-            self._archive.checkpoints, leadership.check, self._after_checkpoint
-        )
         KeptJob(means.storage, job.name).write(job)
         self._copies: Copies = copies or NoCopies()
-        record = means.directory.commit()
-        model, head = inherit_model(job, record, means.directory, means.storage, sources, warm)
+        inherited = inherit(means, sources, warm)
+        self._head, model = inherited.head, inherited.model
         log.info("job=%s epoch=%d version=%d", job.name, self.epoch, model.step)
-        committer = Committer(means.directory, leadership, record, means.signer)
-        self._head = head
-        self._ledger = Ledger(
-            self._archive.log,
-            self._copies,
-            committer,
-            head,
-            due(job.durable.every, job.checkpoint.every, job.rounds.count),
-        )
+        self._ledger = self._open_ledger(inherited.record)
         self._rollbacks = RollbackControl(
             job,
             means.directory,
@@ -147,35 +101,18 @@ class Leading:
             lambda: self._ledger.committed,
             lambda found: self._driver.roll_back(found),  # noqa: PLW0108 - it is made below
         )
+        self._checkpoints = self._open_checkpoints()
         rule = rule_named(job.rule.name, **job.rule.parameters)
         options = RoundOptions.of_job(job, rule, self.members.members_max)
-        recent = read_recent_rounds(head, model.parameters_digest(), self._archive.log)
-        docket = Docket()
-        for conviction, evidence in inherit_convictions(head, means.directory, means.storage):
-            docket.convict(conviction, evidence)
-        self._stepper = Stepper(
-            job=job,
-            epoch=leadership.epoch,
-            combiner=Combiner(job, rule, options.gatherings),
-            model=model,
-            head=head,
-            recent=recent,
-            standings=inherit_standings(head, self._archive.log),
-            docket=docket,
-            ledger=self._ledger,
-            storage=means.storage,
-            checkpoints=self._checkpoints,
-            signer=means.signer,
-            wall_time=time.time,
-        )
-        state = first_state(job, head, means.directory.mode(job), means.now())
-        self._was_finished = state.phase is Phase.FINISHED
+        combiner = Combiner(job, rule, options.gatherings)
+        self._stepper = self._begin_stepping(inherited, combiner)
+        self._was_finished = inherited.state.phase is Phase.FINISHED
         self.publisher = Publisher(self._stepper.publish(self._was_finished))
         self._measurements = Measurements(means.evaluator, self.publisher, job.evaluate.every)
         buffer = GradientBuffer(self.members.members_max, model.dimension)
-        self._trail = AuditTrail(job, means.storage, means.signer, docket.convict, docket.note)
+        self._trail = AuditTrail(job, means.storage, means.signer, inherited.docket)
         self._driver = RoundDriver(
-            state=state,
+            state=inherited.state,
             options=options,
             stepper=self._stepper,
             buffer=buffer,
@@ -192,26 +129,74 @@ class Leading:
             lambda: self._driver.state,
             lambda setting: self._driver.feed(ModeRequested(setting)),
         )
-        self.joining = Joining(
-            job=job.name,
+        self.joining = self._admit_workers(model.manifest())
+        self.intake = self._take_gradients_in(model.manifest(), buffer)
+
+    def _open_ledger(self, record: Record | None) -> Ledger:
+        """Go on with the log and the tip where the committed record left off."""
+        job, means = self._means.job, self._means
+        return Ledger(
+            self._archive.log,
+            self._copies,
+            Committer(means.directory, self._leadership, record, means.signer),
+            self._head,
+            due(job.durable.every, job.checkpoint.every, job.rounds.count),
+        )
+
+    def _open_checkpoints(self) -> CheckpointWriter:
+        """Write checkpoints while this coordinator leads, and prune after each."""
+        pruning = Pruning(
+            archive=self._archive,
+            directory=self._means.directory,
+            leadership=self._leadership,
+            ledger=self._ledger,
+            copies=self._copies,
+            rollbacks=self._rollbacks,
+            spared=self._means.spared,
+        )
+        return CheckpointWriter(self._archive.checkpoints, self._leadership.check, pruning.after)
+
+    def _begin_stepping(self, inherited: Inheritance, combiner: Combiner) -> Stepper:
+        """Take hold of the model at the last committed version."""
+        return Stepper(
+            job=self._means.job,
+            epoch=self.epoch,
+            combiner=combiner,
+            model=inherited.model,
+            head=inherited.head,
+            recent=inherited.recent,
+            standings=inherited.standings,
+            docket=inherited.docket,
+            ledger=self._ledger,
+            storage=self._means.storage,
+            checkpoints=self._checkpoints,
+            signer=self._means.signer,
+            wall_time=time.time,
+        )
+
+    def _admit_workers(self, manifest: Manifest) -> Joining:
+        return Joining(
+            job=self.job,
             challenges=Challenges(secrets.token_bytes),
             members=self.members,
-            keyring=means.directory.keyring,
-            manifest=model.manifest(),
+            keyring=self._means.directory.keyring,
+            manifest=manifest,
             driver=self._driver,
             tally=self.tally,
-            now=means.now,
+            now=self._means.now,
         )
-        self.intake = Intake(
+
+    def _take_gradients_in(self, manifest: Manifest, buffer: GradientBuffer) -> Intake:
+        return Intake(
             driver=self._driver,
             members=self.members,
-            keyring=means.directory.keyring,
+            keyring=self._means.directory.keyring,
             buffer=buffer,
-            manifest=model.manifest(),
-            signer=means.signer,
+            manifest=manifest,
+            signer=self._means.signer,
             tally=self.tally,
             trail=self._trail,
-            now=means.now,
+            now=self._means.now,
             wall_time=time.time,
         )
 
@@ -288,10 +273,7 @@ class Leading:
 
     def status(self) -> dict[str, Any]:
         """Return what there is to know about the job, ready for JSON."""
-        return {**self._job_status(), "replicas": dict(self._copies.status())}
-
-    def _job_status(self) -> dict[str, Any]:
-        return job_status(
+        known = job_status(
             self._means.job,
             self._stepper,
             self._driver.state,
@@ -300,6 +282,7 @@ class Leading:
             self._measurements.accuracy,
             self._driver.quarantine,
         )
+        return {**known, "replicas": dict(self._copies.status())}
 
     def _finish_writing(self) -> None:
         """Commit what a leader that still leads leaves behind, and end the writing threads."""
@@ -311,28 +294,6 @@ class Leading:
         finally:
             self._ledger.close()
             self._checkpoints.close()
-
-    def _after_checkpoint(self, _checkpoint: Checkpoint) -> None:
-        """Move the horizon, and clear this storage up to it. Runs in the writer's thread."""
-        pruner, rollbacks = self._archive.pruner, self._rollbacks
-        try:
-            with rollbacks.pruning:
-                needed = rollbacks.needed  # read before the head, which then has what it lacks
-                head = self._ledger.committed
-                if head is None:
-                    return
-                wanted = horizon_of(
-                    head.record.version,
-                    pruner.versions(),
-                    [*self._copies.followed(), *needed],
-                    self._archive.retention,
-                    head.record.undone,
-                )
-                reached = raise_horizon(self._means.directory, self._leadership, wanted)
-        except (LockError, DamagedStateError) as error:
-            log.warning("epoch=%d reason=%s", self.epoch, f"nothing is pruned: {error}")
-        else:
-            pruner.prune(head, reached, self._means.spared())
 
     async def _linger(self) -> None:
         """Give standbys time to fetch the last rounds, and workers to learn that they are over.

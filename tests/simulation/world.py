@@ -40,7 +40,7 @@ from pliska.coordinator.duty import Duty
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import MissingObjectError
 from pliska.coordinator.evaluator import Evaluator
-from pliska.coordinator.leading import Means
+from pliska.coordinator.means import Means
 from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.horizon import read_horizon
 from pliska.coordinator.records.tip import Tip

@@ -20,7 +20,8 @@ from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.evaluator import Evaluator
 from pliska.coordinator.identity import load_identity
-from pliska.coordinator.leading import Leading, Means
+from pliska.coordinator.leading import Leading
+from pliska.coordinator.means import Means
 from pliska.coordinator.members import Member
 from pliska.coordinator.records.archive import Archive
 from pliska.coordinator.replication.donor import Donor

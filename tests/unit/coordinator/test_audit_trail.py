@@ -12,6 +12,7 @@ from training.leadership import Lead
 
 from pliska.aggregation import flipped_labels
 from pliska.coordinator.audit_trail import REMEMBERED_MAX, AuditTrail
+from pliska.coordinator.docket import Docket
 from pliska.coordinator.errors import StorageFullError
 from pliska.coordinator.records.evidence import charge
 from pliska.coordinator.records.evidence_store import EvidenceStore
@@ -260,9 +261,7 @@ async def test_strangers_and_old_lives_get_no_receipt_for_being_late(lead_toy: L
 
 def test_no_more_is_remembered_than_there_is_room_for(lead_toy: LeadToy) -> None:
     lead = lead_toy()
-    trail = AuditTrail(
-        lead.job, lead.storage, lead.identity.signer, lambda *_: None, lambda _receipt: None
-    )
+    trail = AuditTrail(lead.job, lead.storage, lead.identity.signer, Docket())
     for number in range(REMEMBERED_MAX + 1):
         assert trail._is_new("receipt", "w1", number)
     assert len(trail._noted) == REMEMBERED_MAX
