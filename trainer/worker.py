@@ -13,8 +13,6 @@ present mode it signs again.
 import asyncio
 import contextlib
 import logging
-import secrets
-import time
 from dataclasses import dataclass
 
 from pliska.coordinator.client import (
@@ -29,7 +27,6 @@ from pliska.coordinator.client import (
 from pliska.coordinator.training.computation import Computation
 from pliska.coordinator.wire import (
     Float32Codec,
-    GradientHeader,
     Reply,
     ReplyCode,
     SealedPayload,
@@ -44,6 +41,7 @@ from pliska.trainer.base_version import BaseVersion
 from pliska.trainer.donation import Donation
 from pliska.trainer.errors import WorkerRefusedError
 from pliska.trainer.gradient_source import Assignment, GradientSource
+from pliska.trainer.incarnation import Incarnation
 from pliska.trainer.leader_view import LeaderView, following
 from pliska.trainer.until import until
 
@@ -111,15 +109,12 @@ class Worker:
         """
         self.name = name
         self._directory = directory
-        self._computation = computation
         self._source = source
         self._signer = signer
         self._options = options
         self._donation = donation
-        self._incarnation = secrets.token_bytes(16)
+        self._incarnation = Incarnation(name, computation, signer)
         self._rounds = computation.job.rounds.count
-        self._manifest_digest = computation.manifest().digest
-        self._seq = 0
         self._mode_epoch = 0
         self._base = BaseVersion(computation, directory, signer, donation)
         self._lease: int | None = None
@@ -160,9 +155,9 @@ class Worker:
     async def _join(self, client: CoordinatorClient, epoch: int) -> Version | None:
         joined = await client.join(
             self.name,
-            self._incarnation,
+            self._incarnation.id,
             self._signer,
-            self._manifest_digest,
+            self._incarnation.manifest_digest,
             None if self._donation is None else self._donation.endpoint,
         )
         if isinstance(joined, Reply):
@@ -238,35 +233,8 @@ class Worker:
             # Not left alone when another leader cuts in: the parameters are its to read.
             vector = await in_thread(self._source.gradient, assignment)
             self._sealed = await in_thread(seal, Float32Codec(), vector.numpy())
-        self._seq += 1
-        header = self._header(base, lease, joined.epoch, self._sealed)
-        signed = self._signer.sign(header)
+        signed = self._incarnation.sign(base, lease, joined.epoch, self._mode_epoch, self._sealed)
         return await client.push(gradient_frame(signed, self._sealed))
-
-    def _header(
-        self, base: Version, lease: int, epoch: int, sealed: SealedPayload
-    ) -> GradientHeader:
-        return GradientHeader(
-            job=self._directory.job,
-            epoch=epoch,
-            round=base.version + 1,
-            mode_epoch=self._mode_epoch,
-            base_version=base.version,
-            base_digest=base.digest,
-            worker=self.name,
-            incarnation=self._incarnation,
-            key_id=self._signer.key_id,
-            seq=self._seq,
-            nonce=secrets.token_bytes(16),
-            issued_at=time.time(),
-            lease=lease,
-            n_samples=self._computation.job.data.batch,
-            codec=sealed.codec,
-            manifest_digest=self._manifest_digest,
-            payload_len=sealed.payload_len,
-            chunk_len=sealed.chunk_len,
-            payload_root=sealed.root,
-        )
 
     def _wait_after(self, reply: Reply) -> float:
         """Decide how long to wait for a newer version after a gradient was answered.
