@@ -66,7 +66,9 @@ class HttpBody:
         try:
             async with asyncio.timeout(timeout_s):
                 while filled < len(view):
-                    data = await self._stream.read(len(view) - filled)
+                    # Not the whole view: the stream makes its buffer as large as what it is asked.
+                    wanted = min(len(view) - filled, limits.READ_BUFFER_BYTES)
+                    data = await self._stream.read(wanted)
                     if not data:
                         raise TruncatedBodyError(f"the body ends {self.remaining} bytes early")
                     view[filled : filled + len(data)] = data

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import socket
 import ssl
-from asyncio import sslproto
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -19,6 +18,7 @@ from pliska.coordinator.wire import limits
 from pliska.coordinator.wire.errors import ListenError, RefusedError
 from pliska.coordinator.wire.http_body import STANDARD, HttpBody, ServerLimits, drain
 from pliska.coordinator.wire.replies import Reply, ReplyCode
+from pliska.coordinator.wire.tls_transport import TlsTransport, secure
 from pliska.coordinator.wire.transport import Handler, Request, Response
 
 logger = logging.getLogger(__name__)
@@ -130,30 +130,22 @@ class HttpServer:
                 logger.info("connection refused reason=over %d", self._granted.connections_max)
                 connection.close()
                 continue
+            if len(self._handshakes) >= limits.HANDSHAKES_AT_ONCE:
+                await asyncio.wait(
+                    self._handshakes,
+                    timeout=limits.HANDSHAKE_TURN_S,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
             handshake = asyncio.create_task(self._shake_hands(connection))
             self._handshakes.add(handshake)
             handshake.add_done_callback(self._handshakes.discard)
 
     async def _shake_hands(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        loop = asyncio.get_running_loop()
-        secured = loop.create_future()
-        tls = _Tls(
-            loop,
-            self._connection(),
-            self._context,
-            secured,
-            server_side=True,
-            ssl_handshake_timeout=self._granted.handshake_timeout_s,  # type: ignore[arg-type]
-            ssl_shutdown_timeout=1.0,
-        )
         try:
-            transport, _ = await loop.connect_accepted_socket(lambda: tls, connection)
-            try:
-                await secured
-            except BaseException:
-                transport.close()
-                raise
+            secured = await secure(connection, self._context, self._granted.handshake_timeout_s)
+            TlsTransport(secured, self._connection())
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            logger.info("handshake failed reason=%s", error)
         except ssl.SSLError as error:
             self._on_refusal(ReplyCode.SCHEMA, f"this is not TLS 1.3: {error.reason}")
             logger.info("handshake failed reason=%s", error)
@@ -229,12 +221,6 @@ class HttpServer:
         return sending
 
 
-class _Tls(sslproto.SSLProtocol):
-    """TLS on one connection. What asyncio makes by itself holds 256 KiB for it, idle or not."""
-
-    max_size = limits.READ_BUFFER_BYTES
-
-
 class _Connection(web.RequestHandler):
     """One connection, counted while it is open, that does not log strangers' tracebacks."""
 
@@ -255,9 +241,6 @@ class _Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._open.add(self)
-        if isinstance(transport, sslproto._SSLProtocolTransport):  # noqa: SLF001 - has no other name
-            transport.set_read_buffer_limits(limits.READ_BUFFER_BYTES)
-            transport.set_write_buffer_limits(limits.WRITE_BUFFER_BYTES)
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:

@@ -78,12 +78,19 @@ BODY_BYTES_MAX = FRAME_BYTES_MAX
 """One request body, unless the server is told a lower one."""
 PIECE_BYTES = 32 * KIB
 """What is written at once before the connection is drained."""
-READ_BUFFER_BYTES = 32 * KIB
-"""What one connection may have received but not yet handed to its reader, in each layer."""
+READ_BUFFER_BYTES = 16 * KIB
+"""What is read of one connection at once, and received ahead of its reader before it waits.
+
+One TLS record: of the one that goes over it there may be as much again.
+"""
 WRITE_BUFFER_BYTES = 32 * KIB
-"""What one connection may have been given to send and not sent yet, in each layer."""
+"""What one connection may have been given to send and not sent yet."""
 HANDSHAKE_TIMEOUT_S = 10.0
 """From the connection to the end of the TLS handshake."""
+HANDSHAKES_AT_ONCE = 64
+"""Handshakes under way, some 80 KiB each, before the next one has to wait for one to end."""
+HANDSHAKE_TURN_S = 0.02
+"""It waits no longer than this: those who connect and say nothing hold nobody up for long."""
 IDLE_TIMEOUT_S = 30.0
 """A connection without a complete request header is closed after this."""
 STALL_TIMEOUT_S = 20.0

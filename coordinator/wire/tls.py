@@ -94,6 +94,7 @@ def server_context(certificate: ServerCertificate) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0  # no client of ours takes a session up again
     # The ssl module takes keys from files only: one that we alone can read, for a moment.
     with TemporaryDirectory(prefix="pliska-tls-") as directory:
         path = Path(directory) / "chain.pem"

@@ -31,9 +31,12 @@ from pliska.coordinator.wire.http_body import ServerLimits
 from pliska.coordinator.wire.http_client import HttpClient
 from pliska.coordinator.wire.http_server import HttpServer
 from pliska.coordinator.wire.limits import (
+    HANDSHAKE_TURN_S,
+    HANDSHAKES_AT_ONCE,
     HEADER_VALUE_BYTES_MAX,
     HEADERS_MAX,
     PIECE_BYTES,
+    READ_BUFFER_BYTES,
     REPLY_BYTES_MAX,
 )
 from pliska.coordinator.wire.tls import client_context, self_signed, server_context
@@ -281,6 +284,27 @@ async def test_a_handler_reads_no_more_than_it_asked_for(serve, connect) -> None
     assert (await client.request("POST", "/", body=b"123456", timeout_s=5)).status == 413
 
 
+async def test_a_body_is_not_received_ahead_of_its_reader_beyond_the_limit(serve) -> None:
+    held: list[int] = []
+    is_told, release = asyncio.Event(), asyncio.Event()
+
+    async def handler(request: Request) -> Response:
+        await request.body.read_into(memoryview(bytearray(GRADIENT_BYTES // 2)))
+        await asyncio.sleep(0.1)  # it goes on arriving
+        held.append(request.body._stream.total_bytes - request.body.length + request.body.remaining)
+        is_told.set()
+        await release.wait()
+        return Response()
+
+    _, writer = await connect_raw(await serve(handler, ServerLimits()))
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % GRADIENT_BYTES)
+    writer.write(bytes(GRADIENT_BYTES))
+    await is_told.wait()
+    assert READ_BUFFER_BYTES <= held[0] <= 3 * READ_BUFFER_BYTES
+    release.set()
+    await hang_up(writer)
+
+
 async def test_a_bug_in_a_handler_is_logged_and_not_shown(serve, connect, caplog) -> None:
     async def handler(request: Request) -> Response:
         raise ZeroDivisionError("secret")
@@ -521,6 +545,21 @@ async def test_a_stranger_without_tls_is_cut_off(serve) -> None:
         with suppress(OSError):
             assert b"HTTP" not in await reader.read()
     await hang_up(writer)
+
+
+async def test_those_who_connect_and_say_nothing_keep_nobody_out(serve, connect) -> None:
+    server = await serve(echo, ServerLimits())
+    silent = [
+        await asyncio.open_connection("127.0.0.1", server.port)
+        for _ in range(HANDSHAKES_AT_ONCE + 5)
+    ]
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    assert (await connect(server).request("POST", "/", body=b"x", timeout_s=5)).body == b"x"
+    assert 5 * HANDSHAKE_TURN_S < loop.time() - began < 2
+    assert len(server._handshakes) == len(silent)
+    for _, writer in silent:
+        await hang_up(writer)
 
 
 async def test_connections_over_the_cap_are_refused_until_one_is_free(serve, connect) -> None:
