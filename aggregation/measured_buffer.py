@@ -5,7 +5,7 @@ after the last gradient is in. The coordinator's intake says how far each row
 has come.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -48,21 +48,13 @@ class MeasuredBuffer(GradientBuffer):
         super().release(index)
         self._running.forget(index)
 
-    def keep(self, workers: Collection[str]) -> None:
-        """Give back every row but those of `workers`; their products are dropped."""
-        for index, claim in self._claims.items():
-            if claim.worker not in workers:
-                self._running.forget(index)
-        super().keep(workers)
-
     def seen(self, workers: Sequence[str]) -> Seen:
         """Return products and lengths of these workers' rows, if all of them are measured."""
-        places = {claim.worker: index for index, claim in self._claims.items()}
-        found = self._running.among([places[worker] for worker in workers])
+        found = self._running.among([self._places[worker] for worker in workers])
         if found is None:
             return Seen()
         gram, lengths = torch.from_numpy(found[0]), torch.from_numpy(found[1])
-        rows = Rows(tuple(self.row(places[worker]) for worker in workers), self.d)
+        rows = Rows(tuple(self.row(self._places[worker]) for worker in workers), self.d)
         if not is_exact(gram, rows):
             return Seen()
         return Seen(torch.stack([lengths, torch.zeros_like(lengths)], dim=1), gram)

@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -43,6 +45,28 @@ def test_released_row_is_free_again_and_no_longer_read() -> None:
     assert buffer.filled() == ()
     assert buffer.claim("b") == index
     assert buffer.filled() == ()
+
+
+def test_rows_that_were_given_back_are_claimed_before_untouched_ones() -> None:
+    buffer = GradientBuffer(10, 1)
+    for worker in "abc":
+        buffer.claim(worker)
+    buffer.keep("b")
+    assert {buffer.claim("d"), buffer.claim("e")} == {0, 2}
+    assert buffer.claim("f") == 3
+
+
+def test_a_claim_takes_as_long_among_many_rows_as_among_few() -> None:
+    def claims_s(n: int) -> float:
+        buffer = GradientBuffer(n, 1)
+        began = time.perf_counter()
+        for number in range(n):
+            buffer.claim(f"w{number}")
+        return (time.perf_counter() - began) / n
+
+    # A search would take a hundred times as long.
+    few, many = (min(claims_s(n) for _ in range(5)) for n in (200, 20_000))
+    assert many < 10 * few
 
 
 def test_one_worker_holds_one_row() -> None:
