@@ -13,7 +13,6 @@ leader by up to half a tick before its holder thinks so; a fencing token or a
 guard is what protects a write then, as always.
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,7 +25,6 @@ from pliska.locks.backends.base import (
     Change,
     Check,
     Create,
-    Delete,
     Guarantee,
     Listing,
     Record,
@@ -34,7 +32,7 @@ from pliska.locks.backends.base import (
     Unmodified,
     Update,
 )
-from pliska.locks.backends.keys import check_key, check_operations, directory_of
+from pliska.locks.backends.keys import check_key, check_operations
 from pliska.locks.backends.transactional import TransactionalBackend
 from pliska.locks.backends.zookeeper_connection import Purpose
 from pliska.locks.backends.zookeeper_link import ZookeeperLink
@@ -50,14 +48,13 @@ from pliska.locks.backends.zookeeper_reads import (
 )
 from pliska.locks.backends.zookeeper_requests import Operation, Reply
 from pliska.locks.backends.zookeeper_session import ZookeeperSession
+from pliska.locks.backends.zookeeper_sessions import ZookeeperSessions
 from pliska.locks.backends.zookeeper_watch import ZookeeperWatcher
 from pliska.locks.backends.zookeeper_writes import Applied, Writer
 from pliska.locks.clock import SystemClock
 from pliska.locks.errors import (
     LockError,
-    LockUsageError,
     OutcomeUnknownError,
-    SessionLostError,
     StoreUnavailableError,
 )
 from pliska.locks.process import HomeProcess
@@ -65,8 +62,6 @@ from pliska.locks.process import HomeProcess
 RECORDS_SESSION_S = 6.0
 """Session timeout of the connection for records: a frozen server is left after two thirds of it."""
 CLOSE_TIMEOUT_S = 1.0
-LIKELY_MAX = 8
-"""Own records that a listing asks for together with the names."""
 
 
 class ZookeeperBackend(TransactionalBackend):
@@ -97,11 +92,13 @@ class ZookeeperBackend(TransactionalBackend):
         )
         self._home = HomeProcess()
         self._clock = SystemClock()
-        self._sessions: dict[str, ZookeeperSession] = {}
+        self._sessions = ZookeeperSessions()
         self._watcher = ZookeeperWatcher()
         self._link = ZookeeperLink(self._options, RECORDS_SESSION_S, Purpose.RECORDS, self._watcher)
         self._writer = Writer(self._link, self._layout)
-        self.numbered_records = ZookeeperNumberedRecords(self._layout, self._writer, self._session)
+        self.numbered_records = ZookeeperNumberedRecords(
+            self._layout, self._writer, self._sessions.find
+        )
         try:
             self._link.wait_until_connected(self._clock.now_s() + timeout_s)
         except BaseException:
@@ -112,10 +109,7 @@ class ZookeeperBackend(TransactionalBackend):
         """See `Backend.open_session`."""
         self._home.check()
         session = ZookeeperSession(self._options, lease_s, timeout_s)
-        over = [id_ for id_, other in list(self._sessions.items()) if not other.link.is_usable]
-        for session_id in over:
-            self._sessions.pop(session_id, None)
-        self._sessions[session.id] = session
+        self._sessions.add(session)
         return session
 
     def get(self, key: str, timeout_s: float = CALL_TIMEOUT_S) -> Record | None:
@@ -150,7 +144,7 @@ class ZookeeperBackend(TransactionalBackend):
         """See `Backend.create`. The outcome is found out here when the record is a session's."""
         if session is None:
             return super().create(key, value, None, timeout_s)
-        return self._create(key, value, self._adopted(session), (), timeout_s)[0]
+        return self._create(key, value, self._sessions.adopt(session), (), timeout_s)[0]
 
     def create_and_list(
         self,
@@ -163,10 +157,10 @@ class ZookeeperBackend(TransactionalBackend):
         if session is None:
             return super().create_and_list(key, value, None, timeout_s)
         until_s = self._clock.now_s() + timeout_s
-        own = self._adopted(session)
+        own = self._sessions.adopt(session)
         directory, _, name = key.rpartition("/")
         path = self._layout.path(directory)
-        likely = (name, *self._own_names(directory))
+        likely = (name, *self._sessions.names_in(directory))
         reads = children_reads(path, likely)
         record, reply = self._create(key, value, own, reads, timeout_s)
         if reply is None:
@@ -208,7 +202,7 @@ class ZookeeperBackend(TransactionalBackend):
         check_key(path)
         check_key(directory)
         until_s = self._clock.now_s() + max(timeout_s, LIST_S_MIN)
-        likely = self._own_names(directory)
+        likely = self._sessions.names_in(directory)
         above = self._layout.path(directory)
         reads = children_reads(above, likely)
         try:
@@ -230,8 +224,7 @@ class ZookeeperBackend(TransactionalBackend):
         """See `Backend.close`."""
         self._home.check()
         self._link.close(CLOSE_TIMEOUT_S)
-        for session in list(self._sessions.values()):
-            session.link.leave()
+        self._sessions.leave()
 
     def _create(
         self,
@@ -256,21 +249,9 @@ class ZookeeperBackend(TransactionalBackend):
         revision = applied.revision
         return Record(key, value, revision, revision, own.id), applied.read
 
-    def _adopted(self, session: BackendSession) -> ZookeeperSession:
-        """The session, which may have been another backend's until now."""
-        if isinstance(session, ZookeeperSession):
-            self._sessions.setdefault(session.id, session)
-        return self._session(session.id)
-
     def _children(self, directory: str, until_s: float) -> tuple[dict[str, Node] | None, Revision]:
-        own = self._own_names(directory)
+        own = self._sessions.names_in(directory)
         return read_children(self._link, self._layout.path(directory), own, until_s)
-
-    def _own_names(self, directory: str) -> Sequence[str]:
-        """Some of the records that our own sessions have there."""
-        keys = (key for each in list(self._sessions.values()) for key in tuple(each.keys))
-        names = (key.rpartition("/")[2] for key in keys if directory_of(key) == directory)
-        return tuple(itertools.islice(names, LIKELY_MAX))
 
     def _apply(
         self,
@@ -282,15 +263,15 @@ class ZookeeperBackend(TransactionalBackend):
         self._home.check()
         check_operations(checks, changes)
         until_s = self._clock.now_s() + timeout_s
-        creator = self._creator(changes)
-        deleter = next(filter(None, (self._owner(change) for change in changes)), None)
+        creator = self._sessions.creator(changes)
+        deleter = next(filter(None, map(self._sessions.owner, changes)), None)
         session = creator or deleter
         link = self._link if session is None else session.link
         created = {each.key for each in changes if isinstance(each, Create) and each.session_id}
         if creator is not None:
             creator.keys |= created
         try:
-            applied = self._writer.apply(link, checks, changes, self._is_own, until_s, reads)
+            applied = self._writer.apply(link, checks, changes, self._sessions.owns, until_s, reads)
         except OutcomeUnknownError:
             raise
         except LockError:
@@ -298,42 +279,10 @@ class ZookeeperBackend(TransactionalBackend):
                 creator.keys -= created
             raise
         for change in changes:
-            owner = self._owner(change)
+            owner = self._sessions.owner(change)
             if owner is not None:
                 owner.keys.discard(change.key)
         return applied
-
-    def _creator(self, changes: Sequence[Change]) -> ZookeeperSession | None:
-        """The session that created records are to belong to."""
-        ids = {each.session_id for each in changes if isinstance(each, Create)} - {None}
-        if not ids:
-            return None
-        if len(ids) > 1:
-            raise LockUsageError("on ZooKeeper one transaction creates records of one session only")
-        return self._session(str(*ids))
-
-    def _session(self, session_id: str) -> ZookeeperSession:
-        session = self._sessions.get(session_id)
-        if session is None or not session.link.is_usable:
-            raise SessionLostError(
-                f"session {session_id} has ended or is not of this client: open a new one"
-            )
-        return session
-
-    def _owner(self, change: Change) -> ZookeeperSession | None:
-        """The session of ours that a deleted record belongs to.
-
-        Its own connection carries the deletion, behind a creation whose answer was lost.
-        """
-        if not isinstance(change, Delete):
-            return None
-        for session in list(self._sessions.values()):
-            if change.key in session.keys and session.link.is_usable:
-                return session
-        return None
-
-    def _is_own(self, key: str) -> bool:
-        return any(key in session.keys for session in list(self._sessions.values()))
 
 
 def _listing(directory: str, nodes: dict[str, Node] | None, revision: Revision) -> Listing:
