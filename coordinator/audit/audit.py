@@ -16,7 +16,8 @@ from pliska.coordinator.audit.report import AuditReport
 from pliska.coordinator.errors import DamagedStateError, ForkedChainError
 from pliska.coordinator.records.annex import Annex
 from pliska.coordinator.records.audit_keys import KeyBook
-from pliska.coordinator.records.commit import Commit, break_in_chain, break_in_restoring
+from pliska.coordinator.records.chain import break_in_chain, break_in_restoring
+from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.evidence import Fork, charge, paired
 from pliska.coordinator.records.history import logged_chain
 from pliska.coordinator.records.standing import Standing

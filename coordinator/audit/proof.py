@@ -19,7 +19,8 @@ from pliska.aggregation.report import Verdict
 from pliska.coordinator.errors import DamagedStateError, NotKeptError
 from pliska.coordinator.records.annex import Annex
 from pliska.coordinator.records.audit_keys import KeyBook
-from pliska.coordinator.records.commit import RECORD_BYTES_MAX, Commit, Contribution, break_in_chain
+from pliska.coordinator.records.chain import break_in_chain
+from pliska.coordinator.records.commit import RECORD_BYTES_MAX, Commit, Contribution
 from pliska.coordinator.records.receipts import KeptReceipt
 from pliska.coordinator.wire.encoding import Name, decode
 from pliska.coordinator.wire.errors import WireError

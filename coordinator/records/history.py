@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import DamagedStateError, ForkedChainError, StorageError
-from pliska.coordinator.records.commit import GENESIS, Commit, break_in_chain
+from pliska.coordinator.records.chain import break_in_chain
+from pliska.coordinator.records.commit import GENESIS, Commit
 from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.storage.address import open_storage

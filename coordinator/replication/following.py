@@ -7,7 +7,8 @@ they decide by. No I/O, no clock.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from pliska.coordinator.records.commit import Commit, break_in_chain
+from pliska.coordinator.records.chain import break_in_chain
+from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.refusal import Refusal
 from pliska.coordinator.wire import ReplyCode
 

@@ -21,8 +21,9 @@ from pliska.coordinator.errors import (
     RecoveryError,
 )
 from pliska.coordinator.records.archive import Archive
+from pliska.coordinator.records.chain import break_in_chain, break_in_restoring
 from pliska.coordinator.records.checkpoint import Checkpoint
-from pliska.coordinator.records.commit import GENESIS, Commit, break_in_chain, break_in_restoring
+from pliska.coordinator.records.commit import GENESIS, Commit
 from pliska.coordinator.records.log_entry import LogEntry, LogHead
 from pliska.coordinator.records.replay import apply_entry, require_state
 from pliska.coordinator.records.tip import Tip

@@ -9,7 +9,8 @@ from simulation.world import Run
 from training.passes import miscounts
 
 from pliska.coordinator.errors import CoordinatorError
-from pliska.coordinator.records.commit import Commit, break_in_chain, break_in_restoring
+from pliska.coordinator.records.chain import break_in_chain, break_in_restoring
+from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.rollback import undoing
 from pliska.coordinator.replication.recovery import recover
 from pliska.coordinator.rounds.round_state import Phase

@@ -8,12 +8,8 @@ import pytest
 from pliska.coordinator.audit.audit import RECORDS, verify_job
 from pliska.coordinator.errors import ForkedChainError
 from pliska.coordinator.records.audit_keys import KeyBook, KnownKey
-from pliska.coordinator.records.commit import (
-    Commit,
-    CommitRecord,
-    break_in_chain,
-    break_in_restoring,
-)
+from pliska.coordinator.records.chain import break_in_chain, break_in_restoring
+from pliska.coordinator.records.commit import Commit, CommitRecord
 from pliska.coordinator.records.pruner import Pruner
 from pliska.coordinator.records.recent_rounds import read_recent_rounds
 from pliska.coordinator.records.retention import RetentionOptions, horizon_of
