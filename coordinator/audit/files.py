@@ -14,12 +14,8 @@ from pliska.coordinator.audit.proof import require_answer
 from pliska.coordinator.audit.report import AuditReport
 from pliska.coordinator.errors import DamagedStateError
 from pliska.coordinator.records.audit_keys import KeyBook
-from pliska.coordinator.records.checkpoint import (
-    FILE_BYTES_MAX,
-    MANIFEST_BYTES_MAX,
-    CheckpointStore,
-    StoredState,
-)
+from pliska.coordinator.records.checkpoint import MANIFEST_BYTES_MAX
+from pliska.coordinator.records.checkpoint_store import FILE_BYTES_MAX, CheckpointStore, StoredState
 from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.evidence import charge
 from pliska.coordinator.records.evidence_store import EvidenceStore

@@ -4,7 +4,7 @@ A leader and a standby keep the same things. How long they are kept is the
 job's matter (`[checkpoint]`, `[durable]`, `[audit]`).
 """
 
-from pliska.coordinator.records.checkpoint import CheckpointStore
+from pliska.coordinator.records.checkpoint_store import CheckpointStore
 from pliska.coordinator.records.pruner import Pruner
 from pliska.coordinator.records.retention import RetentionOptions
 from pliska.coordinator.records.update_log import UpdateLog

@@ -1,6 +1,6 @@
 """Writes checkpoints in the background; the caller waits only for a copy of the state.
 
-Called by the daemon after a commit. The format is `checkpoint`'s.
+Called by the daemon after a commit. The format is `checkpoint_store`'s.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,8 @@ from types import TracebackType
 import torch
 
 from pliska.coordinator.errors import CheckpointError, CoordinatorError
-from pliska.coordinator.records.checkpoint import Checkpoint, CheckpointStore
+from pliska.coordinator.records.checkpoint import Checkpoint
+from pliska.coordinator.records.checkpoint_store import CheckpointStore
 from pliska.coordinator.training.training_state import TrainingState
 from pliska.locks import LockError
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection
 
 from pliska.coordinator.errors import DamagedStateError, MissingObjectError
-from pliska.coordinator.records.checkpoint import CheckpointStore
+from pliska.coordinator.records.checkpoint_store import CheckpointStore
 from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.retention import RetentionOptions, kept
 from pliska.coordinator.records.update_log import UpdateLog

@@ -17,7 +17,7 @@ from training.toy_job import toy_job
 
 from pliska.coordinator.audit.audit import verify_job
 from pliska.coordinator.records.audit_keys import KeyBook
-from pliska.coordinator.records.checkpoint import CheckpointStore
+from pliska.coordinator.records.checkpoint_store import CheckpointStore
 from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.wire.job import parse_job
 

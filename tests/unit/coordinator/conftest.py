@@ -15,7 +15,8 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pliska.coordinator.records.checkpoint import Checkpoint, CheckpointStore
+from pliska.coordinator.records.checkpoint import Checkpoint
+from pliska.coordinator.records.checkpoint_store import CheckpointStore
 from pliska.coordinator.records.commit import GENESIS, Commit, CommitRecord, Contribution
 from pliska.coordinator.records.data_leases import DataCursor
 from pliska.coordinator.records.rollback import Rollback

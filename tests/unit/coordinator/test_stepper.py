@@ -14,7 +14,7 @@ from pliska.aggregation import AggregationError, rule_named
 from pliska.coordinator.combiner import Combiner
 from pliska.coordinator.docket import Docket
 from pliska.coordinator.records.attendance import Attendance
-from pliska.coordinator.records.checkpoint import CheckpointStore
+from pliska.coordinator.records.checkpoint_store import CheckpointStore
 from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.records.commit import GENESIS, CommitRecord
 from pliska.coordinator.records.committer import Committer

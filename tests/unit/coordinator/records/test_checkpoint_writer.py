@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from pliska.coordinator.errors import CheckpointError, StorageFullError
-from pliska.coordinator.records.checkpoint import Checkpoint, CheckpointStore
+from pliska.coordinator.records.checkpoint import Checkpoint
+from pliska.coordinator.records.checkpoint_store import CheckpointStore
 from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.training.training_state import TrainingState
@@ -156,7 +157,8 @@ def test_the_last_checkpoint_is_written_even_when_nobody_closes(tmp_path: Path) 
     program = (
         "import sys, torch\n"
         "from pathlib import Path\n"
-        "from pliska.coordinator.records.checkpoint import Checkpoint, CheckpointStore\n"
+        "from pliska.coordinator.records.checkpoint import Checkpoint\n"
+        "from pliska.coordinator.records.checkpoint_store import CheckpointStore\n"
         "from pliska.coordinator.records.checkpoint_writer import CheckpointWriter\n"
         "from pliska.coordinator.storage.storage import LocalStorage\n"
         "from pliska.coordinator.training.training_state import TrainingState\n"

@@ -10,7 +10,8 @@ from simulation.disk import Disk, DiskStorage
 
 from pliska.coordinator.errors import MissingObjectError, StorageError
 from pliska.coordinator.records.archive import Archive
-from pliska.coordinator.records.checkpoint import Checkpoint, CheckpointStore
+from pliska.coordinator.records.checkpoint import Checkpoint
+from pliska.coordinator.records.checkpoint_store import CheckpointStore
 from pliska.coordinator.records.commit import GENESIS
 from pliska.coordinator.records.pruner import Pruner
 from pliska.coordinator.records.retention import RetentionOptions

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pliska.coordinator import routes
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.records.archive import Archive
-from pliska.coordinator.records.checkpoint import CheckpointStore
+from pliska.coordinator.records.checkpoint_store import CheckpointStore
 from pliska.coordinator.records.log_entry import LogHead
 from pliska.coordinator.replication.donor import OPEN_MAX, OPEN_S, Donor
 from pliska.coordinator.replication.donor_client import DonorClient, DonorRefusedError

@@ -10,7 +10,8 @@ from torch import nn
 
 from pliska.aggregation import Mean
 from pliska.coordinator.errors import ModelStateError
-from pliska.coordinator.records.checkpoint import Checkpoint, CheckpointStore
+from pliska.coordinator.records.checkpoint import Checkpoint
+from pliska.coordinator.records.checkpoint_store import CheckpointStore
 from pliska.coordinator.storage.storage import LocalStorage
 from pliska.coordinator.training.model import TrainingModel
 from pliska.coordinator.training.training_state import TrainingState
@@ -29,7 +30,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[1:3]
 from conftest import aggregate_of, job_with
-from pliska.coordinator.records.checkpoint import CheckpointStore
+from pliska.coordinator.records.checkpoint_store import CheckpointStore
 from pliska.coordinator.training.model import TrainingModel
 from pliska.coordinator.storage.storage import LocalStorage
 
