@@ -48,9 +48,9 @@ _engines: list[Any] = []
 """Owners of the machine code that has been handed out; it lives as long as the process."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Host:
-    """The CPU that kernels are compiled for.
+    """The CPU that kernels are compiled for; there is one (`host`), equal to itself alone.
 
     Attributes:
         cpu: Its name.

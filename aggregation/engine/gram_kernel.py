@@ -9,6 +9,7 @@ per dtype serves all. `grams` calls this.
 """
 
 from dataclasses import dataclass
+from itertools import product
 
 from pliska.aggregation.engine.assembly import Function, Lanes, Value
 from pliska.aggregation.engine.blocks import LANES
@@ -165,10 +166,11 @@ class _GramKernel:
         return []
 
     def _tile_row(self, row: Value, tile: Value, first: Value, width: Value) -> Value:
-        """Form the tiles right of the diagonal; return the number of the tile after them.
+        """Form the tiles from the diagonal on; return the number of the tile after them.
 
-        The first of them asks for the same rows of the next block: spread over
-        the block like this, reading is hidden behind arithmetic.
+        In a square tile on the diagonal, products left of it are left out. The first tile
+        asks for the same rows of the next block: spread over the block like this, reading
+        is hidden behind arithmetic.
         """
         f, tiling = self._f, self._tiling
         start = f.multiply(f.value(f"udiv i64 {row}, {tiling.breadth}"), tiling.breadth)
@@ -177,34 +179,56 @@ class _GramKernel:
             f.at(f.pointer_at("%rows", f.add(row, i)), following, self._element.memory)
             for i in range(tiling.height)
         ]
-        after = self._tile(row, start, tile, width, ahead)
+        left = [self._packed(f.add(row, i)) for i in range(tiling.height)]
+
+        def right_of(column: Value) -> list[Value]:
+            return [self._packed(f.add(column, j)) for j in range(tiling.breadth)]
+
+        pairs = list(product(range(tiling.height), range(tiling.breadth)))
+        if tiling.height == tiling.breadth:
+            upper = [(i, j) for i, j in pairs if i <= j]
+            after = self._tile(left, left, upper, tile, width, ahead)
+        else:
+            after = self._tile(left, right_of(start), pairs, tile, width, ahead)
         return f.loop(
             f.add(start, tiling.breadth),
             self._n,
             tiling.breadth,
-            lambda column, tile: [self._tile(row, column, tile[0], width, [])],
+            lambda column, tile: [self._tile(left, right_of(column), pairs, tile[0], width, [])],
             [("i64", after)],
         )[0]
 
     def _tile(
-        self, row: Value, column: Value, tile: Value, width: Value, ahead: list[Value]
+        self,
+        left: list[Value],
+        right: list[Value],
+        pairs: list[tuple[int, int]],
+        tile: Value,
+        width: Value,
+        ahead: list[Value],
     ) -> Value:
+        """Add the products of these pairs to the tile's sums; return the number of the next tile.
+
+        Where `right` is `left`, rows are loaded once.
+        """
         f, tiling = self._f, self._tiling
-        left = [self._packed(f.add(row, i)) for i in range(tiling.height)]
-        right = [self._packed(f.add(column, j)) for j in range(tiling.breadth)]
 
         def step(at: Value, sums: list[Value]) -> list[Value]:
             for row_ahead in ahead:
                 f.prefetch(f.at(row_ahead, at, self._element.memory), 2)
             a = [f.load(self._kind, f.at(pointer, at, "float"), 4) for pointer in left]
-            b = [f.load(self._kind, f.at(pointer, at, "float"), 4) for pointer in right]
-            pairs = [(x, y) for x in a for y in b]
+            b = a
+            if right is not left:
+                b = [f.load(self._kind, f.at(pointer, at, "float"), 4) for pointer in right]
             return [
-                f.fma(self._kind, x, y, total) for (x, y), total in zip(pairs, sums, strict=True)
+                f.fma(self._kind, a[i], b[j], total)
+                for (i, j), total in zip(pairs, sums, strict=True)
             ]
 
-        zeros = [(self._kind, self._kind.zero)] * (tiling.height * tiling.breadth)
-        sums = f.loop(0, width, tiling.lanes, step, zeros)
+        formed = f.loop(0, width, tiling.lanes, step, [(self._kind, self._kind.zero)] * len(pairs))
+        sums = [self._kind.zero] * (tiling.height * tiling.breadth)
+        for (i, j), total in zip(pairs, formed, strict=True):
+            sums[i * tiling.breadth + j] = total
         offset = f.multiply(tile, tiling.tile_sums)
         for i, lanes in enumerate(self._across(sums)):
             self._add(lanes, f.at(self._tiles, f.add(offset, i * tiling.lanes), "double"))
