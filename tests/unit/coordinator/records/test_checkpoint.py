@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint as text; how a store meets a damaged one is `test_checkpoint_store`."""
+"""The manifest of a checkpoint as text; what a store does with one is `test_checkpoint_store`."""
 
 import pytest
 
