@@ -31,6 +31,9 @@ SPANS = 32
 
 SPAN_MULTIPLE = 1 << 10
 
+SUMS_BYTES_MAX = 1 << 24
+"""Sums of spans that are kept at once, where it is enough for two a thread: many rows make many."""
+
 CACHE_LINE_BYTES = 64
 CACHE_LINE_FLOATS = CACHE_LINE_BYTES // 4
 
@@ -77,10 +80,15 @@ def over_blocks(
     width = columns.stop - columns.start
     if not width:
         return np.zeros(needs.sums)
-    step = _span_columns(len(rows), width)
-    sums = span_sums(target, kernel, rows, columns, needs, step, vector)
-    total: NDArray[np.float64] = sums.sum(axis=0).reshape(needs.sums)
-    return total
+    step, size = _span_columns(len(rows), width), math.prod(needs.sums)
+    spans = max(2 * torch.get_num_threads(), SUMS_BYTES_MAX // (8 * max(size, 1)))
+    total = np.zeros(size)
+    for start in range(columns.start, columns.stop, spans * step):
+        some = slice(start, min(start + spans * step, columns.stop))
+        sums = span_sums(target, kernel, rows, some, needs, step, vector)
+        sums[0] += total  # spans are added in their order, however many are kept at once
+        total = sums.sum(axis=0)
+    return total.reshape(needs.sums)
 
 
 def span_sums(

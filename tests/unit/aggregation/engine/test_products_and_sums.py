@@ -1,8 +1,10 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
 
-from pliska.aggregation.engine import grams, sums
+from pliska.aggregation.engine import blocks, grams, sums
 from pliska.aggregation.engine.compiler import Host
 from pliska.aggregation.engine.threads import SPAN_COLUMNS
 
@@ -45,6 +47,27 @@ def test_whole_matrix_is_symmetric_to_the_bit_and_follows_the_rows(target: Host)
     moved = grams.products(target, tuple(rows[order]), 11, COLUMNS, None).gram
     assert (found == found.T).all()
     assert (moved == found[order][:, order]).all()
+
+
+def test_sums_of_many_columns_are_kept_for_few_of_them_at_once(target: Host, monkeypatch) -> None:
+    n, d = 150, 20 * SPAN_COLUMNS
+    numbers = torch.randn(d + 64 * n, generator=torch.Generator().manual_seed(3))
+    rows = tuple(numbers[64 * i : 64 * i + d] for i in range(n))
+
+    def found() -> tuple[bytes, int]:
+        tracemalloc.start()
+        products = grams.products(target, rows, n, slice(0, d - 3), None)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return products.gram.tobytes() + products.lengths.tobytes(), peak
+
+    found()  # what is made once
+    monkeypatch.setattr(blocks, "SUMS_BYTES_MAX", 1 << 30)
+    all_at_once, much = found()
+    monkeypatch.setattr(blocks, "SUMS_BYTES_MAX", 1)
+    few_at_once, little = found()
+    assert few_at_once == all_at_once
+    assert little < much / 3
 
 
 def test_no_columns_make_no_products(target: Host) -> None:
