@@ -1,40 +1,45 @@
-"""Coordinate-wise means without compilation: networks of elementwise minima and maxima, or sorts.
+"""Coordinate-wise means without compilation: few rows by a network, many by sorting columns.
 
 For machines without llvmlite, for dtypes without a kernel, and for few values,
-which are not worth compiling for. Many times faster than a sort of short
-columns; several times slower than the kernel, because every minimum is a pass
-over a block in the cache. Written with NumPy, which takes half of torch's time
-for this and starts no threads of its own; exchanges that do not touch each
-other are made in one call, since threads take turns between calls.
+which are not worth compiling for. A network takes the minima and maxima of
+whole rows; a sort turns a block so that each column lies in one piece of the
+cache, where NumPy sorts it in vector registers. Both take several times as long
+as the kernel, because every step is a pass over a block.
+
+Written with NumPy, which starts no threads of its own here. Threads wait for
+each other between calls, and that takes longer than a short call: so blocks are
+as large as the cache allows, and there are few calls to a block.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
-from pliska.aggregation.engine.networks import Selection, Stage, layers
-from pliska.aggregation.engine.statistics import Sums
+from pliska.aggregation.engine.networks import Selection
+from pliska.aggregation.engine.statistics import DOT_COLUMNS, Sums
 from pliska.aggregation.engine.threads import over_spans
 
 Array = NDArray[np.floating]
 
-BLOCK_VALUES = 1 << 17
-"""Values of a block: 512 KiB of float32, and what is made of it stays in a core's own cache."""
+NETWORK_ROWS_MAX = 11
+"""With more rows, to sort each column takes less time than a network."""
 
-BLOCK_COLUMNS_MIN, BLOCK_COLUMNS_MAX = 1 << 12, 1 << 13
-"""Shorter rows would be dominated by the interpreter; for longer ones BLAS starts threads."""
+NETWORK_VALUES, SORT_VALUES = 1 << 19, 1 << 17
+"""Values of a block. A network is many calls, which must not be short; a sort is one."""
 
-NETWORK_ROWS_MAX = 64
-"""With more rows, to sort each column by itself takes less time than a network."""
+BLOCK_COLUMNS_MIN = 1 << 12
+"""Of shorter rows NumPy copies what it combines with each of them."""
 
-TILE_COLUMNS = 64
-"""Columns that are sorted at once, turned so that each lies in one piece of the cache."""
+SORTED_TOGETHER = 16
+"""Columns are filled up to a multiple: NumPy sorts float32 in registers of so many at most."""
 
-BLOCKS_OF_A_SPAN = 16
-"""Blocks that one thread works on one after the other, in the same memory."""
+SUMMED_COLUMNS = 1 << 8
+"""Columns of one product with ones, too few for BLAS to start threads."""
 
 
 def select_mean(
@@ -53,21 +58,27 @@ def select_mean(
     Returns:
         Sums over `columns`.
     """
-    n = selection.n
-    width = min(max(BLOCK_VALUES // n, BLOCK_COLUMNS_MIN), BLOCK_COLUMNS_MAX)
     matrix, result = _matrix(rows, out.dtype), out.numpy()
+    unused: dict[int, list[_Memory]] = defaultdict(list)
 
     def work(first: int, end: int) -> NDArray[np.float64]:
-        memory = _Memory(selection, min(width, end - first), result.dtype, wide)
-        sums = np.zeros((3, n))
-        for start in range(first, end, width):
-            stop = min(start + width, end)
-            values = memory.copied(rows, start, stop) if matrix is None else matrix[:, start:stop]
-            sums += memory.reduced(values, result[start:stop])
+        try:
+            memory = unused[end - first].pop()
+        except IndexError:
+            memory = _Memory(selection, end - first, result.dtype, wide)
+        values = memory.copied(rows, first, end) if matrix is None else matrix[:, first:end]
+        sums = memory.reduced(values, result[first:end])
+        unused[end - first].append(memory)
         return sums
 
-    parts = over_spans(work, columns.start, columns.stop, width * BLOCKS_OF_A_SPAN)
-    return Sums(*np.sum(parts, axis=0)) if parts else Sums(*np.zeros((3, n)))
+    values = NETWORK_VALUES if _has_network(selection) else SORT_VALUES
+    width = max(values // selection.n, BLOCK_COLUMNS_MIN)
+    parts = over_spans(work, columns.start, columns.stop, width)
+    return Sums(*np.sum(parts, axis=0)) if parts else Sums(*np.zeros((3, selection.n)))
+
+
+def _has_network(selection: Selection) -> bool:
+    return selection.n <= NETWORK_ROWS_MAX or selection.is_whole
 
 
 def _matrix(rows: Sequence[Tensor], dtype: torch.dtype) -> Array | None:
@@ -84,125 +95,156 @@ def _matrix(rows: Sequence[Tensor], dtype: torch.dtype) -> Array | None:
     return whole
 
 
+class _Band(Protocol):
+    """Finds the selected values of each column of a block.
+
+    Attributes:
+        total: Their sum, float64 [width].
+        low: The least of them [width]; undefined if all are selected.
+        high: The largest.
+    """
+
+    total: NDArray[np.float64]
+    low: Array
+    high: Array
+
+    def find(self, values: Array) -> None:
+        """Look at values [n, width]."""
+
+
+class _NetworkBand:
+    """Finds a band by minima and maxima of whole rows."""
+
+    def __init__(self, selection: Selection, width: int, dtype: DTypeLike) -> None:
+        self.total = np.empty(width)
+        self.low, self.high = np.empty((2, width), dtype)
+        self._network = selection.network()
+        self._is_whole = selection.is_whole
+        self._rows = np.empty((0 if selection.is_whole else selection.n + 1, width), dtype)
+
+    def find(self, values: Array) -> None:
+        """Look at values [n, width]."""
+        first, *others = self._collected(values)
+        np.copyto(self.total, first)
+        for row in others:
+            np.add(self.total, row, out=self.total)
+        if self._is_whole:
+            return
+        np.copyto(self.low, first)
+        np.copyto(self.high, first)
+        for row in others:
+            np.minimum(self.low, row, out=self.low)
+            np.maximum(self.high, row, out=self.high)
+
+    def _collected(self, values: Array) -> list[Array]:
+        """Return the rows of the kept wires.
+
+        A minimum goes to memory that nothing reads any more, and the maximum
+        takes its wire's own, unless that is still the caller's.
+        """
+        wires, free = list(values), list(self._rows)
+        is_ours = [False] * len(wires)
+        for exchange in self._network.exchanges:
+            low, high = wires[exchange.low], wires[exchange.high]
+            if exchange.keeps_low:
+                np.minimum(low, high, out=free[-1])
+                wires[exchange.low] = free.pop()
+            if exchange.keeps_high:
+                wires[exchange.high] = high if is_ours[exchange.high] else free.pop()
+                np.maximum(low, high, out=wires[exchange.high])
+            elif is_ours[exchange.high]:
+                free.append(high)
+            if is_ours[exchange.low]:
+                free.append(low)
+            is_ours[exchange.low] = exchange.keeps_low
+            is_ours[exchange.high] = exchange.keeps_high
+        return [wires[wire] for wire in self._network.kept]
+
+
+class _SortedBand:
+    """Finds a band by sorting each column by itself."""
+
+    def __init__(self, selection: Selection, width: int, dtype: DTypeLike) -> None:
+        n, self._band = selection.n, selection.band
+        groups = -(-width // SUMMED_COLUMNS)
+        self._turned = np.empty((width, -(-n // SORTED_TOGETHER) * SORTED_TOGETHER), dtype)
+        self._column, self._filling = self._turned[:, :n], self._turned[:, n:]
+        self._kept = np.zeros((groups, SUMMED_COLUMNS, len(self._band)))
+        self._sums = np.empty((groups, SUMMED_COLUMNS))
+        self.total = self._sums.reshape(-1)[:width]
+        self.low, self.high = np.empty((2, width), dtype)
+
+    def find(self, values: Array) -> None:
+        """Look at values [n, width]."""
+        np.copyto(self._column, values.T)
+        self._filling.fill(np.inf)
+        self._turned.sort(axis=1)
+        start, stop = self._band.start, self._band.stop
+        np.copyto(self.low, self._turned[:, start])
+        np.copyto(self.high, self._turned[:, stop - 1])
+        kept = self._kept.reshape(-1, len(self._band))[: len(self.low)]
+        np.copyto(kept, self._turned[:, start:stop])
+        np.matmul(self._kept, np.ones(len(self._band)), out=self._sums)
+
+
 class _Memory:
     """What work on one block after the other needs: first-touched memory would be slow.
 
     Args:
         selection: What is averaged.
-        width: Columns of the widest block.
+        width: Columns of a block.
         dtype: Of the arithmetic.
         wide: Of squares.
     """
 
     def __init__(self, selection: Selection, width: int, dtype: DTypeLike, wide: DTypeLike) -> None:
-        n = selection.n
         self._selection = selection
-        self._has_network = n <= NETWORK_ROWS_MAX
-        self._layers = layers(selection) if self._has_network else []
-        touched = (
-            [wire for stage in self._layers[0] for wire in stage.wires] if self._layers else []
-        )
-        self._untouched = set(range(n)).difference(touched)
-        band = selection.band
-        self._kept = (
-            _together(selection.network().kept)
-            if self._has_network
-            else slice(band.start, band.stop)
-        )
-        self._values = np.empty((n, width), dtype)
-        self._wires = np.empty((n, width), dtype)
-        self._spare = np.empty((n // 2, width), dtype)
-        is_wider = np.dtype(wide) != self._wires.dtype
-        self._gaps = np.empty((n, width), wide) if is_wider else self._wires  # not needed any more
-        self._total, self._ends = np.empty(width), np.empty((2, width), dtype)
-        self._inside, self._below = np.empty((2, n, width), np.bool_)
+        way = _NetworkBand if _has_network(selection) else _SortedBand
+        self._band: _Band = way(selection, width, dtype)
+        self._values = np.empty((selection.n, width), dtype)
+        self._gaps = np.empty((selection.n, width), wide)
+        self._inside, self._below = np.empty((2, selection.n, width), np.bool_)
 
     def copied(self, rows: Sequence[Tensor], start: int, stop: int) -> Array:
         """Return these columns of the rows as one block."""
-        values = self._values[:, : stop - start]
-        for place, row in zip(values, rows, strict=True):
+        for place, row in zip(self._values, rows, strict=True):
             torch.from_numpy(place).copy_(row[start:stop])
-        return values
+        return self._values
 
     def reduced(self, values: Array, result: Array) -> NDArray[np.float64]:
         """Write the means of values [n, width] to `result`; return the sums, float64 [3, n]."""
-        n, width = values.shape
-        kept = self._sorted(values)[self._kept]
-        total = self._total[:width]
-        np.add.reduce(kept, axis=0, dtype=np.float64, out=total)
-        np.divide(total, len(kept), out=total)
+        self._band.find(values)
+        total = self._band.total
+        np.divide(total, len(self._selection.band), out=total)
         np.copyto(result, total, casting="same_kind")
-        sums = np.full((3, n), float(width))
+        sums = np.full((3, len(values)), float(len(result)))
         if not self._selection.is_whole:
-            low, high = self._ends[:, :width]
-            np.minimum.reduce(kept, axis=0, out=low)
-            np.maximum.reduce(kept, axis=0, out=high)
-            sums[2] = self._counts(values, low, high)
+            sums[2] = self._counts(values)
         with np.errstate(over="ignore", invalid="ignore"):
             sums[0], sums[1] = self._squares(values, result)
         return sums
 
-    def _sorted(self, values: Array) -> Array:
-        """Return the wires after the network; those that nothing reads are undefined."""
-        wires = self._wires[:, : values.shape[1]]
-        if not self._has_network:
-            for start in range(0, values.shape[1], TILE_COLUMNS):
-                tile = np.ascontiguousarray(values[:, start : start + TILE_COLUMNS].T)
-                tile.sort(axis=1)
-                wires[:, start : start + TILE_COLUMNS] = tile.T
-            return wires
-        if not self._layers:
-            return values
-        for wire in self._untouched:
-            np.copyto(wires[wire], values[wire])
-        for stage in self._layers[0]:
-            low, high = values[stage.low], values[stage.high]
-            np.minimum(low, high, out=wires[stage.low])
-            np.maximum(low, high, out=wires[stage.high])
-        for layer in self._layers[1:]:
-            for stage in layer:
-                self._exchange(wires[stage.low], wires[stage.high], stage)
-        return wires
-
-    def _exchange(self, low: Array, high: Array, stage: Stage) -> None:
-        if stage.keeps_low and stage.keeps_high:
-            spare = self._spare[: len(low), : low.shape[1]]
-            np.minimum(low, high, out=spare)
-            np.maximum(low, high, out=high)
-            np.copyto(low, spare)
-        elif stage.keeps_low:
-            np.minimum(low, high, out=low)
-        else:
-            np.maximum(low, high, out=high)
-
     def _squares(self, values: Array, result: Array) -> tuple[Array, Array]:
         """Return each row's squared distance to the result and its squared length."""
-        gaps = self._gaps[:, : len(result)]
-        np.subtract(values, result, out=gaps, dtype=gaps.dtype)
-        distances = _dots(gaps)
-        if gaps.dtype == values.dtype:
+        np.subtract(values, result, out=self._gaps, dtype=self._gaps.dtype)
+        distances = _dots(self._gaps)
+        if self._gaps.dtype == values.dtype:
             return distances, _dots(values)
-        np.copyto(gaps, values)
-        return distances, _dots(gaps)
+        np.copyto(self._gaps, values)
+        return distances, _dots(self._gaps)
 
-    def _counts(self, values: Array, low: Array, high: Array) -> list[int]:
-        """Return in how many columns each row lies within the ends."""
-        inside, below = self._inside[:, : len(low)], self._below[:, : len(low)]
-        np.greater_equal(values, low, out=inside)
-        np.less_equal(values, high, out=below)
-        np.logical_and(inside, below, out=inside)
-        return [int(np.count_nonzero(row)) for row in inside]
-
-
-def _dots(rows: Array) -> Array:
-    """Return the sum of squares of each row, all in one call."""
-    products: Array = np.matmul(rows[:, None, :], rows[:, :, None])[:, 0, 0]
-    return products
+    def _counts(self, values: Array) -> list[int]:
+        """Return in how many columns each row lies within the ends of the band."""
+        np.greater_equal(values, self._band.low, out=self._inside)
+        np.less_equal(values, self._band.high, out=self._below)
+        np.logical_and(self._inside, self._below, out=self._inside)
+        return [int(np.count_nonzero(row)) for row in self._inside]
 
 
-def _together(wires: Sequence[int]) -> slice | list[int]:
-    """Return an index of these wires, in any order; a slice needs no copy."""
-    ordered = sorted(wires)
-    if ordered == list(range(ordered[0], ordered[-1] + 1)):
-        return slice(ordered[0], ordered[-1] + 1)
-    return ordered
+def _dots(rows: Array) -> NDArray[np.float64]:
+    """Return the sum of squares of each row, in pieces for which BLAS starts no threads."""
+    sums = np.zeros(len(rows))
+    for start in range(0, rows.shape[1], DOT_COLUMNS):
+        piece = rows[:, start : start + DOT_COLUMNS]
+        sums += np.matmul(piece[:, None, :], piece[:, :, None])[:, 0, 0]
+    return sums

@@ -1,14 +1,14 @@
 """Comparator networks: which minima and maxima put the wanted ranks of n values on known wires.
 
 Pure combinatorics on wire numbers; `band_kernel` turns a network into machine
-code and `blocked_networks` runs it with torch. Two merge sorts are compared
+code and `blocked_networks` runs it with NumPy. Two merge sorts are compared
 for every band of ranks and the one with fewer minima and maxima is taken.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count, pairwise
+from itertools import pairwise
 
 GROUP_MAX = 16
 """Values sorted together before anything is merged: as many as stay in vector registers.
@@ -120,82 +120,6 @@ class Nearest:
     def kept_of_equals(self) -> int:
         """How many rows, from the first, count as kept where all values are equal."""
         return self.count
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Exchanges that touch no wire twice: the wires `low` with the wires `high`, one by one.
-
-    Attributes:
-        low: Wires of the minima.
-        high: Wires of the maxima.
-        keeps_low: Whether anything reads the minima.
-        keeps_high: Whether anything reads the maxima.
-    """
-
-    low: slice
-    high: slice
-    keeps_low: bool
-    keeps_high: bool
-
-    @property
-    def wires(self) -> list[int]:
-        """All that it touches."""
-        return [wire for each in (self.low, self.high) for wire in range(each.stop)[each]]
-
-
-@lru_cache(maxsize=256)
-def layers(selection: Selection) -> tuple[tuple[Stage, ...], ...]:
-    """Return the selection's network as few stages, for whoever pays for each of them.
-
-    Stages of a layer touch no wire in common, and a layer needs only those before it.
-    """
-    return tuple(tuple(_stages(layer)) for layer in _layers(selection.network().exchanges))
-
-
-def _layers(exchanges: Iterable[Exchange]) -> list[list[Exchange]]:
-    """Do every exchange as early as what it depends on allows."""
-    ready: dict[int, int] = {}
-    found: list[list[Exchange]] = []
-    for exchange in exchanges:
-        layer = max(ready.get(exchange.low, 0), ready.get(exchange.high, 0))
-        ready[exchange.low] = ready[exchange.high] = layer + 1
-        if layer == len(found):
-            found.append([])
-        found[layer].append(exchange)
-    return found
-
-
-def _stages(layer: Iterable[Exchange]) -> Iterator[Stage]:
-    alike: dict[tuple[int, bool, bool], set[int]] = {}
-    for exchange in layer:
-        kind = exchange.high - exchange.low, exchange.keeps_low, exchange.keeps_high
-        alike.setdefault(kind, set()).add(exchange.low)
-    for (reach, keeps_low, keeps_high), lows in alike.items():
-        for run in _runs(lows):
-            high = range(run.start + reach, run.stop + reach, run.step)
-            yield Stage(_slice(run), _slice(high), keeps_low, keeps_high)
-
-
-def _runs(wires: set[int]) -> list[range]:
-    """Cut wires into runs of equal steps, the longest from the first wire first."""
-    found = []
-    left = set(wires)
-    while left:
-        first = min(left)
-        longest = range(first, first + 1)
-        for second in left - {first}:
-            step = second - first
-            stop = next(wire for wire in count(second, step) if wire not in left)
-            if len(range(first, stop, step)) > len(longest):
-                longest = range(first, stop, step)
-        left -= set(longest)
-        found.append(longest)
-    return found
-
-
-def _slice(run: range) -> slice:
-    return slice(run.start, run[-1] + 1, run.step)
 
 
 @lru_cache(maxsize=256)

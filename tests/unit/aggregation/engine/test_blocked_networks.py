@@ -4,13 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from pliska.aggregation.engine.blocked_networks import NETWORK_ROWS_MAX, TILE_COLUMNS, select_mean
+from pliska.aggregation.engine.blocked_networks import (
+    BLOCK_COLUMNS_MIN,
+    NETWORK_ROWS_MAX,
+    SORTED_TOGETHER,
+    SUMMED_COLUMNS,
+    select_mean,
+)
 from pliska.aggregation.engine.networks import Selection
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("n", [1, 9, NETWORK_ROWS_MAX, NETWORK_ROWS_MAX + 1, 100, 300])
-@pytest.mark.parametrize("width", [1, TILE_COLUMNS, TILE_COLUMNS + 1, 5000])
+@pytest.mark.parametrize(
+    "n", [1, 2, NETWORK_ROWS_MAX, NETWORK_ROWS_MAX + 1, SORTED_TOGETHER, 64, 300]
+)
+@pytest.mark.parametrize("width", [1, SUMMED_COLUMNS, SUMMED_COLUMNS + 1, BLOCK_COLUMNS_MIN + 900])
 def test_band_means_are_those_of_a_sort_however_many_rows(
     n: int, width: int, dtype: torch.dtype
 ) -> None:

@@ -7,7 +7,6 @@ from pliska.aggregation.engine.networks import (
     Network,
     Selection,
     band_network,
-    layers,
     ordered_network,
 )
 
@@ -51,23 +50,6 @@ def test_networks_for_a_quarter_and_for_the_median_leave_much_out(
     assert band_network(n, range(n // 4, n - n // 4)).cost == trimmed
     assert band_network(n, range((n - 1) // 2, n // 2 + 1)).cost == median
     assert median < ordered_network(n, tuple(range(n))).cost
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 8, 16, 21, 64])
-def test_layers_do_what_the_network_does_in_fewer_steps(n: int) -> None:
-    values = np.random.default_rng(n).integers(0, n, (n, 200))
-    for f in {0, n // 4, (n - 1) // 2}:
-        selection = Selection(n, range(f, n - f))
-        wires = values.copy()
-        for layer in layers(selection):
-            touched = [wire for stage in layer for wire in stage.wires]
-            assert len(touched) == len(set(touched))
-            for stage in layer:
-                low, high = wires[stage.low].copy(), wires[stage.high].copy()
-                wires[stage.low] = np.minimum(low, high)
-                wires[stage.high] = np.maximum(low, high)
-        kept = wires[list(selection.network().kept)]
-        assert (np.sort(kept, axis=0) == np.sort(values, axis=0)[f : n - f]).all()
 
 
 @pytest.mark.parametrize("ranks", [(0, 4, 8), (3, 4, 5), (8, 1), (5,)])
