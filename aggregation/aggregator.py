@@ -2,10 +2,11 @@
 
 A rule is a frozen dataclass of its parameters and holds no state between
 calls. `Rule.aggregate` does what all rules share (read the rows, gate, check
-the bound, report); a rule itself only says how rows that passed are combined.
+the bound, report); a rule itself only says how rows that passed are combined, and
+with how many it bears f faults (`bounded`).
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,9 +16,10 @@ from typing import Any, ClassVar, Self, Unpack, overload
 from torch import Tensor
 
 from pliska.aggregation import distances
+from pliska.aggregation.bounded import Bounded
 from pliska.aggregation.buffer import GradientBuffer
 from pliska.aggregation.engine.results import blank
-from pliska.aggregation.errors import BoundError, ParameterError, TooManyBadRowsError
+from pliska.aggregation.errors import ParameterError, TooManyBadRowsError
 from pliska.aggregation.faces import (
     Array,
     Input,
@@ -29,11 +31,8 @@ from pliska.aggregation.faces import (
 )
 from pliska.aggregation.faults import (
     FaultCount,
-    Faults,
     faults_among,
     outliers,
-    require_faults,
-    smallest_n,
 )
 from pliska.aggregation.gate import Gate
 from pliska.aggregation.mass import require_honest_majority
@@ -47,22 +46,14 @@ from pliska.aggregation.setting import Given, Memory, Setting
 NOBODY: Mapping[str, str] = MappingProxyType({})
 """No worker was rejected on arrival."""
 
-NOTHING_BEFORE = Chain()
-"""The rows reach the rule as they are."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class Rule(ABC):
+class Rule(Bounded):
     """Base of all rules. Subclasses state their formula, bound and cost.
 
-    Attributes:
-        f: Faults to bear: rows that may be arbitrary, refused ones included. A
-            count, a fraction of n (rounded up) or "auto" (see `faults`).
-        pre: What maps the rows first; written `NNM() | MultiKrum(f=2)`.
+    See `Bounded` for `f` and `pre`, which every rule takes.
     """
 
-    name: ClassVar[str]
-    """Name in a job file."""
     uses: ClassVar[frozenset[str]] = frozenset()
     """Which of the optional keyword arguments of a call it makes use of (see `Given`)."""
     rebuilds_memory: ClassVar[bool] = False
@@ -70,28 +61,6 @@ class Rule(ABC):
     rebuilds it (see `memory_after`)."""
     needs_origin: ClassVar[bool] = False
     """Whether it measures lengths and angles, not only distances between rows."""
-
-    f: Faults
-    pre: Chain = NOTHING_BEFORE
-
-    def __post_init__(self) -> None:
-        require_faults(self.f)
-        for member in self.pre.members:
-            if member.f not in (None, self.f):
-                raise ParameterError(
-                    f"{member.name} bears f = {member.f}, but {self.name} f = {self.f}: "
-                    "write the same, or leave it out before the rule"
-                )
-        smallest_n(self.f, self.rows_needed)
-
-    @property
-    @abstractmethod
-    def bound(self) -> str:
-        """The rule's requirement on n as a formula, such as `n >= 2f + 3`."""
-
-    @abstractmethod
-    def rows_least(self, f: int) -> int:
-        """Return the smallest number of points with which this rule bears f faults."""
 
     @abstractmethod
     def combine(self, points: Points, setting: Setting) -> Combination:
@@ -125,40 +94,6 @@ class Rule(ABC):
         """
         del vector
         return None
-
-    @property
-    def title(self) -> str:
-        """The rule with what comes before it, as written in code."""
-        return " | ".join([*(member.name for member in self.pre.members), self.name])
-
-    @property
-    def whole_bound(self) -> str:
-        """The requirement on n of the rule and of what comes before it."""
-        return " and ".join([self.bound, *(member.bound for member in self.pre.members)])
-
-    def rows_needed(self, f: int) -> int:
-        """Return the smallest n with which rule and pre-aggregators bear f faults."""
-        return self.pre.rows_least(f, self.rows_least(f))
-
-    @property
-    def rows_min(self) -> int:
-        """The smallest n with which this rule bears its f."""
-        return smallest_n(self.f, self.rows_needed)
-
-    def points_of(self, n: int, f: int) -> int:
-        """Return how many points the n rows are that reach this rule, after what comes before."""
-        return max(points for points in range(n + 1) if self.pre.rows_least(f, points) <= n)
-
-    def check(self, n: int) -> None:
-        """Say before any row is there whether n workers, refused ones included, will do.
-
-        Raises:
-            BoundError: They are too few.
-            SearchLimitError: They are too many for an exact search.
-        """
-        f = 1 if self.f == "auto" else faults_among(self.f, n, self.rows_needed)
-        if n < self.rows_needed(f):
-            raise BoundError(self.title, n, f, self.whole_bound, max(self.rows_min, n + 1))
 
     def after(self, chain: Chain) -> Self:
         """Return this rule preceded by pre-aggregators: `chain | rule` in code."""
