@@ -1,7 +1,7 @@
 """Locks among faults: every history that randomised runs leave behind keeps the safety rules.
 
-A run is drawn from its seed; `make chaos SEEDS=17` plays that plan again, and
-`SEEDS=1-1000` a thousand, several at once. Without a choice a few seeds run, as
+A run is drawn from its seed; `make chaos SEED=17` plays that plan again, and
+`SEEDS=1000` a thousand, several at once. Without a choice a few seeds run, as
 a smoke test.
 """
 
@@ -28,6 +28,7 @@ from chaos.servers import Servers
 
 from pliska.locks.turn import Enter
 from services.consul import ConsulServer
+from services.seeds import seeds
 from services.zookeeper import ZookeeperServer, fresh_address
 
 SMOKE_SEEDS = range(1, 5)
@@ -49,15 +50,9 @@ Place = Callable[[], Sequence[str]]
 pytestmark = pytest.mark.timeout(BATCH_TIMEOUT_S)
 
 
-def seeds() -> range:
-    chosen = os.environ.get("PLISKA_CHAOS_SEEDS", "")
-    first, _, last = chosen.partition("-")
-    return range(int(first), int(last or first) + 1) if chosen else SMOKE_SEEDS
-
-
 def batches() -> list[range]:
     """The seeds that run at once."""
-    chosen = seeds()
+    chosen = seeds("PLISKA_CHAOS_SEEDS", SMOKE_SEEDS)
     return [chosen[begin : begin + RUNS_AT_ONCE] for begin in range(0, len(chosen), RUNS_AT_ONCE)]
 
 

@@ -1,7 +1,7 @@
 """Promotions and rollbacks from four processes, with kill -9 among them and those that serve.
 
 Seconds in `make test`, minutes in `make chaos`: PLISKA_REGISTRY_CHAOS_S is how long on
-each store, PLISKA_CHAOS_SEEDS draws who is killed when.
+each store, the first of PLISKA_CHAOS_SEEDS draws who is killed when.
 """
 
 import os
@@ -13,10 +13,11 @@ from registry_chaos.check import check
 from registry_chaos.run import run
 
 from services.consul import ConsulServer
+from services.seeds import seeds
 from services.zookeeper import ZookeeperServer
 
 LENGTH_S = float(os.environ.get("PLISKA_REGISTRY_CHAOS_S", "6"))
-SEED = int(os.environ.get("PLISKA_CHAOS_SEEDS", "1").partition("-")[0])
+SEED = seeds("PLISKA_CHAOS_SEEDS", range(1, 2)).start
 
 
 def hold(address: str, folder: Path, lease_s: float) -> None:

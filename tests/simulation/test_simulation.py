@@ -1,9 +1,8 @@
 """Coordinators and workers among faults: each run of a seed keeps what the protocol promises.
 
-A run is drawn from its seed and can be played again: `make sim SEEDS=17`.
+A run is drawn from its seed and can be played again: `make sim SEED=17`.
 """
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -15,15 +14,10 @@ from simulation.shared_disk import SharedDisk
 from simulation.world import Run, World
 
 from pliska.coordinator.records.commit import Commit
+from services.seeds import seeds
 
-SMOKE_SEEDS = range(1, 41)
+SMOKE_SEEDS = range(1, 201)
 PLAIN = Scenario(small_job())
-
-
-def seeds() -> "range":
-    chosen = os.environ.get("PLISKA_SIMULATION_SEEDS", "")
-    first, _, last = chosen.partition("-")
-    return range(int(first), int(last or first) + 1) if chosen else SMOKE_SEEDS
 
 
 def play(seed: int, scenario: Scenario) -> Run:
@@ -31,7 +25,7 @@ def play(seed: int, scenario: Scenario) -> Run:
     return play_in(lambda: World(scenario, seed), trouble)
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds("PLISKA_SIMULATION_SEEDS", SMOKE_SEEDS))
 def test_whatever_happens_no_round_is_lost_stolen_or_repeated(seed: int) -> None:
     scenario = draw_scenario(seed)
     run = play(seed, scenario)
