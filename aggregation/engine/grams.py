@@ -107,13 +107,15 @@ def _places(tiling: GramTiling, n: int, fresh: int) -> tuple[int, NDArray[np.int
     """
     height, breadth = tiling.height, tiling.breadth
     tiles = tiling.tiles(n, fresh)
-    number = np.zeros((n, n), np.intp)
+    number = np.zeros((-(-n // height), -(-n // breadth)), np.intp)
     for tile, (row, column) in enumerate(tiles):
         number[row // height, column // breadth] = tile
-    both = np.indices((fresh, n))
-    left, right = both.min(axis=0), both.max(axis=0)
-    within = left % height * breadth + right % breadth
-    return len(tiles), number[left // height, right // breadth] * tiling.tile_sums + within
+    places, columns = np.empty((fresh, n), np.intp), np.arange(n)
+    for row in range(fresh):  # one by one: of many rows the indices would take megabytes
+        left, right = np.minimum(row, columns), np.maximum(row, columns)
+        within = left % height * breadth + right % breadth
+        places[row] = number[left // height, right // breadth] * tiling.tile_sums + within
+    return len(tiles), places
 
 
 @lru_cache(maxsize=8)
