@@ -22,7 +22,8 @@ from pliska.coordinator.records.recent_rounds import RecentRounds, read_recent_r
 from pliska.coordinator.records.standing import Standing, StandingState
 from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
-from pliska.coordinator.replication.recovery import Sources, Warm, committed, recover
+from pliska.coordinator.replication.recovery import Warm, committed, recover
+from pliska.coordinator.replication.sources import Sources
 from pliska.coordinator.rounds.round_state import Phase, RoundState
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.training.model import TrainingModel

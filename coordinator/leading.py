@@ -33,7 +33,8 @@ from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
 from pliska.coordinator.records.committer import Committer
 from pliska.coordinator.records.kept_job import KeptJob
 from pliska.coordinator.replication.ledger import Copies, Ledger, NoCopies, due
-from pliska.coordinator.replication.recovery import Sources, Warm
+from pliska.coordinator.replication.recovery import Warm
+from pliska.coordinator.replication.sources import Sources
 from pliska.coordinator.rollback_control import RollbackControl
 from pliska.coordinator.rounds.round_events import ModeRequested
 from pliska.coordinator.rounds.round_state import Phase, RoundOptions

@@ -19,7 +19,8 @@ from pliska.coordinator.records.log_entry import LogHead
 from pliska.coordinator.records.rollback import Rollback, refuse_target
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.replication.following import Place, place_of
-from pliska.coordinator.replication.recovery import Sources, recover
+from pliska.coordinator.replication.recovery import recover
+from pliska.coordinator.replication.sources import Sources
 from pliska.coordinator.rollback_order import RollbackOrder, read_order, refuse_order
 from pliska.coordinator.rounds.restoring import Restorable
 from pliska.coordinator.storage.storage import Storage

@@ -11,7 +11,8 @@ import logging
 from pliska.coordinator.errors import DamagedStateError, MissingObjectError
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.replication.following import Place
-from pliska.coordinator.replication.recovery import ORIGIN, Sources
+from pliska.coordinator.replication.recovery import ORIGIN
+from pliska.coordinator.replication.sources import Sources
 
 log = logging.getLogger(__name__)
 

@@ -9,50 +9,28 @@ Without a way there, the error says what is missing, and the coordinator must
 not lead. Blocks; called in a thread by a standby, by a new leader and by audits.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from pliska.coordinator.errors import (
     CoordinatorError,
     ForkedChainError,
-    MissingObjectError,
     RecoveryError,
 )
 from pliska.coordinator.records.archive import Archive
 from pliska.coordinator.records.chain import break_in_chain, break_in_restoring
 from pliska.coordinator.records.checkpoint import Checkpoint
 from pliska.coordinator.records.commit import GENESIS, Commit
-from pliska.coordinator.records.log_entry import LogEntry, LogHead
+from pliska.coordinator.records.log_entry import LogHead
 from pliska.coordinator.records.replay import apply_entry, require_state
 from pliska.coordinator.records.tip import Tip
 from pliska.coordinator.records.update_log import UpdateLog
 from pliska.coordinator.replication.following import Place, origin_of, place_of, should_copy
+from pliska.coordinator.replication.sources import CompletedLog, Sources
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.training.model import TrainingModel
 from pliska.coordinator.training.training_state import TrainingState
 from pliska.coordinator.wire.job import Job
-
-
-class Sources(Protocol):
-    """Where else a coordinator looks for what its storage lacks. All of it is checked here."""
-
-    def head(self, place: Place) -> LogHead:
-        """Fetch record and annex of a version. Raises `MissingObjectError` where nobody has it."""
-
-    def entry(self, head: LogHead, dimension: int) -> LogEntry:
-        """Fetch the aggregate to a head. Raises `MissingObjectError` where nobody has it."""
-
-    def checkpoints(self) -> Collection[Place]:
-        """List the checkpoints that others have."""
-
-    def state(self, commit: Commit) -> TrainingState:
-        """Fetch the state after a commit, one of `checkpoints`.
-
-        Raises:
-            MissingObjectError: Nobody has it any more.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +76,9 @@ def committed(tip: Tip, storage: Storage, sources: Sources | None = None) -> Com
         RecoveryError: It is in no log; the message says so.
         StorageError: What was fetched cannot be stored.
     """
-    log = UpdateLog(storage, tip.job)
+    log = CompletedLog(UpdateLog(storage, tip.job), sources)
     try:
-        return _head_at(Place(tip.version, tip.digest), log, sources).commit
+        return log.head(Place(tip.version, tip.digest)).commit
     except RecoveryError as error:
         raise RecoveryError(_unbuilt(tip.job, tip.version, str(error))) from error
 
@@ -147,7 +125,8 @@ class _Recovery:
     ) -> None:
         self._job = job
         self._head = head
-        self._log = archive.log
+        self._own_log = archive.log
+        self._log = CompletedLog(archive.log, sources)
         self._checkpoints = archive.checkpoints
         self._sources = sources
         self._warm = warm
@@ -209,7 +188,7 @@ class _Recovery:
                     "model's code, its seed or torch changed since the job began?"
                 )
             for log_head in reversed(following):
-                apply_entry(model, self._entry_of(log_head, model.dimension))
+                apply_entry(model, self._log.entry(log_head, model.dimension))
         except CoordinatorError as error:
             self._skip(place, error)
             return False
@@ -246,33 +225,18 @@ class _Recovery:
 
     @cached_property
     def _logged(self) -> frozenset[int]:
-        return frozenset(each.version for each in self._log.entries())
+        return frozenset(each.version for each in self._own_log.entries())
 
     @cached_property
     def _elsewhere(self) -> frozenset[Place]:
         return frozenset(self._sources.checkpoints() if self._sources else ())
 
     def _head_of(self, place: Place) -> LogHead:
-        """Read record and annex of a version, or fetch them and keep them."""
+        """Read or fetch record and annex of a version; without them there is no way."""
         try:
-            return _head_at(place, self._log, self._sources)
+            return self._log.head(place)
         except RecoveryError as error:
             raise self._failed(str(error)) from error
-
-    def _entry_of(self, log_head: LogHead, dimension: int) -> LogEntry:
-        """Read a log entry, or fetch its aggregate and keep it."""
-        commit = log_head.commit
-        try:
-            return self._log.read(commit.record.version, commit.digest)
-        except CoordinatorError as lacking:
-            if self._sources is None:
-                raise
-            try:
-                entry = self._sources.entry(log_head, dimension)
-            except CoordinatorError as error:
-                raise RecoveryError(f"{lacking}; {error}") from error
-        self._log.write(entry.commit, entry.aggregate, entry.annex)
-        return entry
 
     def _skip(self, place: Place, error: CoordinatorError) -> None:
         self._skipped.append(f"from version {place.version}: {error}")
@@ -289,29 +253,6 @@ class _Recovery:
         tried = "; ".join(self._skipped) or "no checkpoint was found on the way"
         version = self._head.record.version
         return RecoveryError(_unbuilt(self._job.name, version, f"{reason}; {tried}"))
-
-
-def _head_at(place: Place, log: UpdateLog, sources: Sources | None) -> LogHead:
-    """Read record and annex of a version from a log, or fetch them and keep them there.
-
-    Raises:
-        RecoveryError: They are nowhere, or damaged everywhere.
-        StorageError: What was fetched cannot be stored.
-    """
-    try:
-        return log.head(place.version, place.digest)
-    except CoordinatorError as lacking:
-        is_missing = isinstance(lacking, MissingObjectError)
-        problem = "is missing" if is_missing else f"cannot be read: {lacking}"
-        reason = f"the log entry of version {place.version} {problem}"
-        if sources is None:
-            raise RecoveryError(reason) from lacking
-        try:
-            found = sources.head(place)
-        except CoordinatorError as error:
-            raise RecoveryError(f"{reason}; {error}") from error
-    log.write_head(found)
-    return found
 
 
 def _unbuilt(job: str, version: int, reason: str) -> str:

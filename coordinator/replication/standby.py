@@ -26,7 +26,8 @@ from pliska.coordinator.replication.backfill import Backfill
 from pliska.coordinator.replication.following import Lead, Place, place_of, refuse_entry
 from pliska.coordinator.replication.probe import shares_storage
 from pliska.coordinator.replication.receiving import receive_entry, receive_record
-from pliska.coordinator.replication.recovery import ORIGIN, Sources, Warm, committed, recover
+from pliska.coordinator.replication.recovery import ORIGIN, Warm, committed, recover
+from pliska.coordinator.replication.sources import Sources
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.training.model import TrainingModel
 from pliska.coordinator.training.training_state import tensor_bytes
