@@ -11,7 +11,6 @@ import contextlib
 import json
 import logging
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,10 +18,11 @@ from typing import Any
 from pliska.coordinator import routes
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.endpoint import Endpoint
-from pliska.coordinator.errors import CoordinatorError, MissingObjectError, NotReplicatedError
-from pliska.coordinator.records.commit import GENESIS, Commit
+from pliska.coordinator.errors import CoordinatorError, NotReplicatedError
+from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.log_entry import LogEntry
 from pliska.coordinator.records.update_log import UpdateLog
+from pliska.coordinator.replication.backlog import Backlog
 from pliska.coordinator.replication.donor_client import DonorClient, DonorRefusedError
 from pliska.coordinator.replication.replication import Replica, ReplicaState, Verdict, Wanted, judge
 from pliska.coordinator.wire import ReplyCode, Signer, WireError
@@ -41,10 +41,6 @@ SEND_TIMEOUT_S = 5.0
 """A standby from which nothing comes for so long while an entry is sent is taken for gone."""
 DISK_BYTES_PER_S_MIN = 20 * 2**20
 """A standby may take so much longer to answer as its disk needs at this pace."""
-RECENT_MAX = 4
-"""Entries that are kept in memory for standbys; older ones are read from the log."""
-KNOWN_MAX = 10_000
-"""Versions whose digests are known; a standby further behind fetches by itself."""
 SLOW_S = 1.0
 """A commit that waits longer than this for standbys is told in the log."""
 LAST_WAIT_S = 2.0
@@ -86,14 +82,11 @@ class Replicas:
         self._own = own
         self._signer = signer
         self._leadership = leadership
-        self._log = update_log
         self._wanted = wanted
         self._probe = probe
         self._now = now
         self._loop = loop
-        self._known: OrderedDict[int, bytes] = OrderedDict({0: GENESIS})
-        self._recent: OrderedDict[int, LogEntry] = OrderedDict()
-        self._newest = 0
+        self._backlog = Backlog(update_log)
         self._replicas: dict[Endpoint, Replica] = {}
         self._following: dict[Endpoint, asyncio.Task[None]] = {}
         self._change = asyncio.Event()
@@ -107,7 +100,7 @@ class Replicas:
             head: The record that the store names when the leadership begins.
         """
         if head is not None:
-            self._know(head)
+            self._backlog.know(head)
         try:
             while True:
                 with contextlib.suppress(StoreError):
@@ -151,7 +144,7 @@ class Replicas:
         lack = {
             endpoint
             for endpoint, each in self._replicas.items()
-            if each.state is not ReplicaState.SHARED and each.version < self._newest
+            if each.state is not ReplicaState.SHARED and each.version < self._backlog.newest
         }
         done = {endpoint.key_id for endpoint in self._replicas.keys() - lack}
         return not lack and done >= {*expected}
@@ -182,17 +175,8 @@ class Replicas:
             ],
         }
 
-    def _know(self, commit: Commit) -> None:
-        self._newest = commit.record.version
-        self._known[self._newest] = commit.digest
-        while len(self._known) > KNOWN_MAX:
-            self._known.popitem(last=False)
-
     def _offer(self, entry: LogEntry) -> None:
-        self._know(entry.commit)
-        self._recent[self._newest] = entry
-        while len(self._recent) > RECENT_MAX:
-            self._recent.popitem(last=False)
+        self._backlog.add(entry)
         self._wake()
 
     def _wake(self) -> None:
@@ -265,12 +249,12 @@ class Replicas:
         if standing.get("shares_storage"):
             self._note(endpoint, ReplicaState.SHARED, version)
             return SHARED_AGAIN_S
-        if self._known.get(version) != digest:
+        if not self._backlog.has(version, digest):
             self._note(endpoint, ReplicaState.LAGGING, version, str(standing.get("reason")))
             return ASK_AGAIN_S
         self._note(endpoint, ReplicaState.FOLLOWING, version)
         while True:
-            entry = await self._entry_after(version)
+            entry = await self._backlog.after(version)
             reply = await client.post(routes.ENTRIES, entry.pieces(), _patience_s(entry))
             if reply.code is not ReplyCode.ACCEPTED:
                 self._note(endpoint, ReplicaState.LAGGING, version, reply.reason)
@@ -286,22 +270,6 @@ class Replicas:
             return int(standing["version"]), bytes.fromhex(standing["digest"]), standing
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise DonorRefusedError(f"its standing cannot be read: {error}") from error
-
-    async def _entry_after(self, version: int) -> LogEntry:
-        """Wait for the entry that follows a version; read it from the log if it is older."""
-        while version >= self._newest:
-            await self._change.wait()
-        following = version + 1
-        while True:
-            entry = self._recent.get(following)
-            if entry is not None:
-                return entry
-            digest = self._known.get(following)
-            if digest is None:
-                raise DonorRefusedError(f"fell behind version {following}")
-            with contextlib.suppress(MissingObjectError):  # its writing may not have ended
-                return await asyncio.to_thread(self._log.read, following, digest)
-            await asyncio.sleep(ASK_AGAIN_S)
 
     def _note(
         self, endpoint: Endpoint, state: ReplicaState, version: int | None = None, reason: str = ""

@@ -17,9 +17,10 @@ from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import NotReplicatedError
 from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.update_log import UpdateLog
+from pliska.coordinator.replication.backlog import RECENT_MAX
 from pliska.coordinator.replication.donor import Donor
 from pliska.coordinator.replication.probe import leave_mark
-from pliska.coordinator.replication.replicas import LAST_WAIT_S, RECENT_MAX, Replicas
+from pliska.coordinator.replication.replicas import LAST_WAIT_S, Replicas
 from pliska.coordinator.replication.replication import PATIENCE_S as AUTO_PATIENCE_S
 from pliska.coordinator.replication.replication import Wanted
 from pliska.coordinator.replication.standby import Standby
