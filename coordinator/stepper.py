@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from pliska.coordinator import free_memory
 from pliska.coordinator.combiner import Combined, Combiner
 from pliska.coordinator.docket import Docket
 from pliska.coordinator.publisher import Published
@@ -167,8 +168,10 @@ class Stepper:
             AggregationError: The rows are too few or too many are bad; the
                 model is as it was.
         """
+        free_memory.give_back()  # what was taken to receive the gradients
         seed = self._seed(self.head.version + 1)
         combined = self.combiner.combine(sealed, rows, seed, self._model.memory)
+        free_memory.give_back()  # and what the rule took
         if isinstance(combined, Filtered):
             return combined
         learning_rate = self._model.learning_rate
