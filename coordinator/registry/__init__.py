@@ -5,6 +5,7 @@ from pliska.coordinator.registry.canaries import CanaryResult
 from pliska.coordinator.registry.canary_steps import CanaryPlan, StageVerdict
 from pliska.coordinator.registry.collection import Collected, Fate
 from pliska.coordinator.registry.difference import ChangedTensor, Difference, Distance
+from pliska.coordinator.registry.ended_operations import Cause, EndedOperation, Ending
 from pliska.coordinator.registry.errors import (
     AbortedError,
     AliasMovedError,
@@ -36,14 +37,7 @@ from pliska.coordinator.registry.moves import Move, Outcome
 from pliska.coordinator.registry.names import Reference
 from pliska.coordinator.registry.nodes import Ack, Answer, NodeRecord
 from pliska.coordinator.registry.open_operations import OpenOperations
-from pliska.coordinator.registry.operations import (
-    Cause,
-    EndedOperation,
-    Ending,
-    Operation,
-    Phase,
-    Wait,
-)
+from pliska.coordinator.registry.operations import Operation, Phase, Wait
 from pliska.coordinator.registry.pins import Pin
 from pliska.coordinator.registry.protocol import Situation
 from pliska.coordinator.registry.publication import Publication, Receipt

@@ -15,14 +15,10 @@ from typing import TypeVar
 from pliska.coordinator.registry import transactions
 from pliska.coordinator.registry.approvals import approvers
 from pliska.coordinator.registry.document import moment
+from pliska.coordinator.registry.ended_operations import EndedOperation
 from pliska.coordinator.registry.errors import MoveUnknownError, RegistryConflictError
 from pliska.coordinator.registry.namespace import Namespace
-from pliska.coordinator.registry.operations import (
-    EndedOperation,
-    Operation,
-    Phase,
-    StoredOperation,
-)
+from pliska.coordinator.registry.operations import Operation, Phase, StoredOperation
 from pliska.coordinator.registry.protocol import (
     Decision,
     Situation,

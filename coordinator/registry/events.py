@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
+from pliska.coordinator.registry.ended_operations import EndedOperation
 from pliska.coordinator.registry.errors import RegistryConflictError, RegistryUsageError
 from pliska.coordinator.registry.history import HistoryEntry
 from pliska.coordinator.registry.marks import Mark
 from pliska.coordinator.registry.namespace import Namespace
-from pliska.coordinator.registry.operations import EndedOperation
 from pliska.locks import Record, StoreUnavailableError
 
 CURSOR_CHARACTERS_MAX = 512

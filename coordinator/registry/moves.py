@@ -5,15 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pliska.coordinator.registry.aliases import AliasState
+from pliska.coordinator.registry.ended_operations import Cause, EndedOperation, Ending
 from pliska.coordinator.registry.errors import AbortedError, DegradedError
 from pliska.coordinator.registry.history import Canary, MoveKind
-from pliska.coordinator.registry.operations import (
-    Cause,
-    EndedOperation,
-    Ending,
-    Operation,
-    Wait,
-)
+from pliska.coordinator.registry.operations import Operation, Wait
 from pliska.coordinator.registry.requests import Request
 
 

@@ -12,7 +12,7 @@ from pliska.coordinator.registry.keys import Keys
 from pliska.coordinator.registry.marks import Marks
 from pliska.coordinator.registry.names import check_namespace
 from pliska.coordinator.registry.nodes import Nodes
-from pliska.coordinator.registry.operations import Operations
+from pliska.coordinator.registry.operation_reader import Operations
 from pliska.coordinator.registry.packed_storage import packable
 from pliska.coordinator.registry.pins import Pins
 from pliska.coordinator.registry.sweeps import Sweeps

@@ -3,6 +3,7 @@
 from pliska.coordinator.registry import moves, transactions
 from pliska.coordinator.registry.approvals import sign_entry
 from pliska.coordinator.registry.driver import Driver, Tell, silent
+from pliska.coordinator.registry.ended_operations import EndedOperation
 from pliska.coordinator.registry.errors import (
     MoveUnknownError,
     NotFoundError,
@@ -12,7 +13,7 @@ from pliska.coordinator.registry.errors import (
 from pliska.coordinator.registry.history import APPROVALS_MAX
 from pliska.coordinator.registry.moves import Move
 from pliska.coordinator.registry.namespace import Namespace
-from pliska.coordinator.registry.operations import EndedOperation, Operation, Phase
+from pliska.coordinator.registry.operations import Operation, Phase
 from pliska.coordinator.registry.protocol import Verdict, decide_abort
 from pliska.coordinator.registry.transactions import Transaction, entry_of
 from pliska.coordinator.wire.signing import Signer

@@ -1,9 +1,10 @@
-"""Operations: moves of an alias that are under way, and how they ended.
+"""Operations: moves of an alias that are under way.
 
 An alias has at most one open operation. It is there from the intent until all
 serving nodes have switched or were given up, so whoever drives it may die and
 another finishes it or calls it off. Records only: `protocol` decides what becomes
-of them, `transactions` says what is written.
+of them, `transactions` says what is written, `operation_reader` finds them in the
+store. How they ended is `ended_operations`.
 """
 
 from dataclasses import dataclass
@@ -14,8 +15,7 @@ from pliska.coordinator.registry.digest import Digest
 from pliska.coordinator.registry.document import Document, canonical_bytes, read_document
 from pliska.coordinator.registry.history import APPROVALS_MAX, Canary, MoveKind, take_canary
 from pliska.coordinator.registry.keys import Keys
-from pliska.coordinator.registry.stored import Stored, read_stored
-from pliska.locks import Backend, Record
+from pliska.coordinator.registry.stored import Stored
 
 OPERATION_BYTES_MAX = 192 * 1024
 REQUIRED_NODES_MAX = 1000
@@ -24,7 +24,6 @@ TIMEOUT_S_MAX = 7 * 24 * 3600
 QUARANTINES_MAX = 2
 
 _OPERATION_FORMAT = "pliska-operation-1"
-_ENDED_FORMAT = "pliska-ended-operation-1"
 
 
 class Phase(StrEnum):
@@ -45,34 +44,6 @@ class Wait(StrEnum):
     """More than half of them, once all have answered or the deadline has passed."""
     ALL = "all"
     """All of them; one that fails, or is late, calls it off."""
-
-
-class Ending(StrEnum):
-    """What became of an operation in the end."""
-
-    DONE = "DONE"
-    """The alias moved and every live node it waited for serves it."""
-    DEGRADED = "DEGRADED"
-    """The alias moved; some nodes do not serve it."""
-    ABORTED = "ABORTED"
-    """The alias was not moved by it, and never will be."""
-
-
-class Cause(StrEnum):
-    """Why an operation ended as it did."""
-
-    COMPLETE = "complete"
-    """Nothing was left to do."""
-    NODES = "nodes"
-    """Nodes could not load the target, or were gone."""
-    DEADLINE = "deadline"
-    """Somebody did not answer in time."""
-    POLICY = "policy"
-    """The target may not be pointed at any more."""
-    OVERTAKEN = "overtaken"
-    """Another operation moved the alias, or took its place."""
-    ORDER = "order"
-    """A person called it off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,107 +192,9 @@ class Operation:
         return operation
 
 
-@dataclass(frozen=True, slots=True)
-class EndedOperation:
-    """How an operation ended: written once.
-
-    Attributes:
-        ending: What became of it.
-        cause: Why, as a word.
-        gen: The generation that it gave the alias; None where it was aborted.
-        failed: Nodes that could not load or serve the target.
-        late: Nodes that had not answered.
-        why: Why, for a person.
-        at: UTC time, ISO 8601.
-        operation: The operation as it was last.
-    """
-
-    ending: Ending
-    cause: Cause
-    gen: int | None
-    failed: tuple[str, ...]
-    late: tuple[str, ...]
-    why: str
-    at: str
-    operation: Operation
-
-    def to_bytes(self) -> bytes:
-        """Return the stored form."""
-        return canonical_bytes(
-            {
-                "format": _ENDED_FORMAT,
-                "ending": self.ending,
-                "cause": self.cause,
-                "gen": self.gen,
-                "failed": list(self.failed),
-                "late": list(self.late),
-                "why": self.why,
-                "at": self.at,
-                "operation": self.operation.to_fields(),
-            }
-        )
-
-    @classmethod
-    def from_bytes(cls, content: bytes, what: str) -> "EndedOperation":
-        """Read the stored form. Raises `IntegrityError` where it is none."""
-        document = read_document(content, OPERATION_BYTES_MAX, what)
-        document.check_format(_ENDED_FORMAT)
-        ended = cls(
-            ending=document.choice("ending", Ending),
-            cause=document.choice("cause", Cause),
-            gen=document.optional_integer("gen", minimum=1),
-            failed=document.texts("failed", REQUIRED_NODES_MAX),
-            late=document.texts("late", REQUIRED_NODES_MAX),
-            why=document.text("why"),
-            at=document.time("at"),
-            operation=Operation.from_document(document.document("operation")),
-        )
-        document.finish()
-        if (ended.gen is None) != (ended.ending is Ending.ABORTED):
-            raise document.bad("gen", "there exactly when the alias was moved")
-        return ended
-
-
 StoredOperation = Stored[Operation]
 
 
-class Operations:
-    """Reads the operations of one namespace."""
-
-    def __init__(self, backend: Backend, namespace: str) -> None:
-        self._backend = backend
-        self._keys = Keys(namespace)
-
-    def open(self, model: str, alias: str) -> StoredOperation | None:
-        """Return the open operation on an alias, or None."""
-        found = self._backend.get(self._keys.operation(model, alias))
-        return None if found is None else self.stored(found)
-
-    def how_ended(self, model: str, alias: str, op_id: str) -> EndedOperation | None:
-        """Return how an operation ended; None where it has not, or never was."""
-        found = self._backend.get(self._keys.ended_operation(model, alias, op_id))
-        return None if found is None else self.read_ended(found)
-
-    def ended(self, model: str, alias: str) -> tuple[EndedOperation, ...]:
-        """Return how all operations on an alias ended, the first to end first."""
-        listing = self._backend.list(self._keys.ended(model, alias))
-        return tuple(self.read_ended(found) for found in listing.records)
-
-    def stored(self, found: Record) -> StoredOperation:
-        """Read an open operation."""
-        return read_stored(found, Operation.from_bytes, _operation_key)
-
-    def read_ended(self, found: Record) -> EndedOperation:
-        """Read how an operation ended."""
-        return read_stored(found, EndedOperation.from_bytes, ended_key).record
-
-
-def ended_key(ended: EndedOperation) -> str:
-    """Return where the record of an ended operation lies."""
-    operation = ended.operation
-    keys = Keys(operation.namespace)
-    return keys.ended_operation(operation.model, operation.alias, operation.op_id)
-
-
-def _operation_key(operation: Operation) -> str:
+def operation_key(operation: Operation) -> str:
+    """Return where the record of an open operation lies."""
     return Keys(operation.namespace).operation(operation.model, operation.alias)

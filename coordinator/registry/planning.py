@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from pliska.coordinator.registry.aliases import AliasState
 from pliska.coordinator.registry.digest import Digest
 from pliska.coordinator.registry.document import timestamp
+from pliska.coordinator.registry.ended_operations import EndedOperation
 from pliska.coordinator.registry.errors import (
     AliasMovedError,
     IntegrityError,
@@ -20,7 +21,7 @@ from pliska.coordinator.registry.errors import (
 )
 from pliska.coordinator.registry.history import Canary
 from pliska.coordinator.registry.namespace import Namespace
-from pliska.coordinator.registry.operations import EndedOperation, Operation, Phase
+from pliska.coordinator.registry.operations import Operation, Phase
 from pliska.coordinator.registry.policy import Decision, Verdict, decide
 from pliska.coordinator.registry.requests import PromoteRequest, Request, RollbackRequest
 from pliska.coordinator.registry.schema import schema_changes, summary

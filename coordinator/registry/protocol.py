@@ -17,10 +17,10 @@ from enum import StrEnum
 
 from pliska.coordinator.registry.aliases import StoredAlias
 from pliska.coordinator.registry.document import moment
+from pliska.coordinator.registry.ended_operations import Cause
 from pliska.coordinator.registry.nodes import Answer, NodeRecord
 from pliska.coordinator.registry.operations import (
     REQUIRED_NODES_MAX,
-    Cause,
     Operation,
     Phase,
     StoredOperation,

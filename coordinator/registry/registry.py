@@ -19,6 +19,7 @@ from pliska.coordinator.registry.difference import Difference, difference
 from pliska.coordinator.registry.digest import Digest
 from pliska.coordinator.registry.document import timestamp
 from pliska.coordinator.registry.driver import Driver, Tell, silent
+from pliska.coordinator.registry.ended_operations import EndedOperation
 from pliska.coordinator.registry.errors import NotFoundError
 from pliska.coordinator.registry.events import Events, Scope
 from pliska.coordinator.registry.history import HistoryEntry
@@ -34,7 +35,6 @@ from pliska.coordinator.registry.moves import Move
 from pliska.coordinator.registry.names import Reference, check_alias, check_model
 from pliska.coordinator.registry.namespace import Namespace
 from pliska.coordinator.registry.open_operations import OpenOperations
-from pliska.coordinator.registry.operations import EndedOperation
 from pliska.coordinator.registry.pins import Pin
 from pliska.coordinator.registry.protocol import Situation
 from pliska.coordinator.registry.registration import Registrar, Registration

@@ -11,6 +11,7 @@ from pliska.coordinator.registry import moves, transactions
 from pliska.coordinator.registry.aliases import AliasRecord
 from pliska.coordinator.registry.approvals import approvers, sign_entry
 from pliska.coordinator.registry.driver import Driver, Tell, silent
+from pliska.coordinator.registry.ended_operations import EndedOperation
 from pliska.coordinator.registry.errors import (
     AliasMovedError,
     IntegrityError,
@@ -20,7 +21,7 @@ from pliska.coordinator.registry.errors import (
 )
 from pliska.coordinator.registry.moves import Move
 from pliska.coordinator.registry.namespace import Namespace
-from pliska.coordinator.registry.operations import EndedOperation, Operation
+from pliska.coordinator.registry.operations import Operation
 from pliska.coordinator.registry.planning import Plan, Planner
 from pliska.coordinator.registry.protocol import Intent, Situation, Verdict, decide_intent
 from pliska.coordinator.registry.requests import Request, RollbackRequest

@@ -12,18 +12,11 @@ from datetime import datetime, timedelta
 
 from pliska.coordinator.registry.aliases import AliasRecord, StoredAlias, next_entry_hash
 from pliska.coordinator.registry.document import timestamp
+from pliska.coordinator.registry.ended_operations import EndedOperation, Ending, ended_key
 from pliska.coordinator.registry.history import HistoryEntry
 from pliska.coordinator.registry.keys import Keys
 from pliska.coordinator.registry.marks import Mark, marked, next_mark
-from pliska.coordinator.registry.operations import (
-    EndedOperation,
-    Ending,
-    Operation,
-    Phase,
-    StoredOperation,
-    Wait,
-    ended_key,
-)
+from pliska.coordinator.registry.operations import Operation, Phase, StoredOperation, Wait
 from pliska.coordinator.registry.protocol import Decision, Situation, Verdict, decide_superseded
 from pliska.coordinator.registry.versions import State, StoredVersion
 from pliska.locks import Absent, Change, Check, Create

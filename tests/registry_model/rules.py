@@ -7,9 +7,10 @@ from registry_model.serving_nodes import Node
 from registry_model.store import Store, sight_of
 
 from pliska.coordinator.registry.aliases import AliasRecord
+from pliska.coordinator.registry.ended_operations import Ending
 from pliska.coordinator.registry.history import HistoryEntry
 from pliska.coordinator.registry.nodes import newest_lives
-from pliska.coordinator.registry.operations import Ending, Operation
+from pliska.coordinator.registry.operations import Operation
 
 
 def store_violation(store: Store) -> str:

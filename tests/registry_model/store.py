@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from pliska.coordinator.registry.aliases import AliasRecord, AliasState
+from pliska.coordinator.registry.ended_operations import Cause, EndedOperation
 from pliska.coordinator.registry.history import HistoryEntry
 from pliska.coordinator.registry.keys import Keys
 from pliska.coordinator.registry.nodes import NodeRecord, newest_lives, node_key
-from pliska.coordinator.registry.operations import Cause, EndedOperation, Operation, Phase
+from pliska.coordinator.registry.operations import Operation, Phase
 from pliska.coordinator.registry.protocol import Situation
 from pliska.coordinator.registry.stored import Stored
 from pliska.coordinator.registry.transactions import Transaction
