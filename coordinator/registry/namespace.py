@@ -17,7 +17,7 @@ from pliska.coordinator.registry.packed_storage import packable
 from pliska.coordinator.registry.pins import Pins
 from pliska.coordinator.registry.sweeps import Sweeps
 from pliska.coordinator.registry.verification import Verifier
-from pliska.coordinator.registry.versions import Versions
+from pliska.coordinator.registry.version_store import Versions
 from pliska.coordinator.storage.storage import Storage
 from pliska.coordinator.wire.signing import KeyLookup
 from pliska.locks import Backend

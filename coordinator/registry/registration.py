@@ -25,7 +25,8 @@ from pliska.coordinator.registry.marks import marked, next_mark
 from pliska.coordinator.registry.signatures import sign_version, signer_ids
 from pliska.coordinator.registry.sweeps import Sweeps
 from pliska.coordinator.registry.tensor import Tensor
-from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord, Versions
+from pliska.coordinator.registry.version_store import Versions
+from pliska.coordinator.registry.versions import State, StoredVersion, VersionRecord
 from pliska.coordinator.wire.signing import Signer
 from pliska.locks import Change, ConflictError, LockError, OutcomeUnknownError
 
