@@ -13,7 +13,6 @@ import typer
 
 from pliska.coordinator.audit.audit import verify_job
 from pliska.coordinator.audit.document import DOCUMENT_BYTES_MAX, read_document
-from pliska.coordinator.audit.proof import Proof
 from pliska.coordinator.audit.proof import check as check_proof
 from pliska.coordinator.audit.proof import prove as make_proof
 from pliska.coordinator.audit.recompute import recompute
@@ -39,7 +38,6 @@ from pliska.coordinator.commands.audit_source import (
 from pliska.coordinator.errors import AuditUsageError, NotKeptError
 from pliska.coordinator.records.audit_keys import KeyBook, key_given, read_keys
 from pliska.coordinator.records.evidence import Evidence, digest_of, kind_of
-from pliska.coordinator.records.evidence_store import EvidenceStore
 from pliska.coordinator.wire.encoding import encode
 from pliska.discovery import Keyring
 from pliska.locks import connect
@@ -244,29 +242,12 @@ def list_evidence(
     Exit code 5: a piece of evidence proves nothing.
     """
     source = AuditSource.open(job, store, storage, keys, None)
-    found = _evidence_of(source)
+    found = source.evidence()
     rows = [evidence_row(each, source.keys) for each in found]
     rows.sort(key=lambda row: (row["round"], row["digest"]))
     show_rows(output, "evidence", EVIDENCE_COLUMNS, rows)
     if export is not None:
         _export(export, found)
-
-
-def _evidence_of(source: AuditSource) -> list[Evidence]:
-    """Collect the evidence that convictions rest on, and what no record has taken in yet."""
-    found: dict[bytes, Evidence] = {}
-    for commit in source.chain().commits:
-        if commit.record.convictions:
-            annex = source.log.head(commit.record.version, commit.digest).annex
-            for piece in annex.evidence:
-                document = read_document(piece)
-                if not isinstance(document, Proof):
-                    found[digest_of(document)] = document
-    stored = EvidenceStore(source.storage, source.name)
-    for name in stored.names():
-        kept = stored.read(name)
-        found[kept.digest] = kept.evidence
-    return list(found.values())
 
 
 def _keys_of(given: Sequence[str], keys: Path | None, store: str | None) -> KeyBook:

@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from pliska.coordinator.audit.document import read_document
+from pliska.coordinator.audit.proof import Proof
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.errors import (
     AuditUsageError,
@@ -21,6 +23,8 @@ from pliska.coordinator.errors import (
 )
 from pliska.coordinator.records.audit_keys import KeyBook, read_keys
 from pliska.coordinator.records.commit import Commit
+from pliska.coordinator.records.evidence import Evidence, digest_of
+from pliska.coordinator.records.evidence_store import EvidenceStore
 from pliska.coordinator.records.history import LoggedChain, logged_chain
 from pliska.coordinator.records.kept_job import KeptJob
 from pliska.coordinator.records.receipts import KeptReceipt, ReceiptStore, about
@@ -151,6 +155,22 @@ class AuditSource:
         for later in (commit, *after[: RECENT_MAX + 1]):
             found += self.log.head(later.record.version, later.digest).annex.receipts
         return about(round_number, found)
+
+    def evidence(self) -> list[Evidence]:
+        """Collect the evidence that convictions rest on, and what no record has taken in yet."""
+        found: dict[bytes, Evidence] = {}
+        for commit in self.chain().commits:
+            if commit.record.convictions:
+                annex = self.log.head(commit.record.version, commit.digest).annex
+                for piece in annex.evidence:
+                    document = read_document(piece)
+                    if not isinstance(document, Proof):
+                        found[digest_of(document)] = document
+        stored = EvidenceStore(self.storage, self.name)
+        for name in stored.names():
+            kept = stored.read(name)
+            found[kept.digest] = kept.evidence
+        return list(found.values())
 
     def led_by(self, commit: Commit) -> str:
         """Say which coordinator led a round, and so has what only a leader keeps."""

@@ -1,8 +1,11 @@
-"""What `pliska model` shows of aliases: moves, operations and nodes as fields, no decisions."""
+"""What `pliska model` shows of aliases: moves, operations and nodes; no decisions."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import typer
+
+from pliska.coordinator.commands.model_options import Place
 from pliska.coordinator.registry import (
     Canary,
     EndedOperation,
@@ -10,10 +13,12 @@ from pliska.coordinator.registry import (
     Move,
     NodeRecord,
     Operation,
+    Outcome,
     Situation,
     VersionRecord,
 )
 from pliska.coordinator.registry.policy import standing_entries
+from pliska.locks.presentation import show_json, show_rows
 
 LOG_COLUMNS = ["alias", "gen", "time", "kind", "from", "to", "actor", "reason", "status", "ending"]
 MOVE_COLUMNS = ["model", "alias", "outcome", "from_version", "to_version", "gen", "quarantined"]
@@ -74,6 +79,29 @@ def move_row(move: Move) -> dict[str, Any]:
         "late": list(move.late),
         "why": move.why or None,
     }
+
+
+def show_move(place: Place, move: Move) -> None:
+    """Say what became of a request, and show it as data."""
+    alias, source, target = f"{move.model}@{move.alias}", move.from_version, move.to_version
+    way = f"to version {target}" if source is None else f"from version {source} to {target}"
+    if move.canary is not None:
+        way = f"to version {target}, {move.canary.percent} % to {move.canary.version}"
+    typer.echo(
+        {
+            Outcome.PLANNED: f"{move.kind} would move {alias} {way} (generation {move.gen})",
+            Outcome.MOVED: f"{move.kind} moved {alias} {way} (generation {move.gen})",
+            Outcome.DEGRADED: f"{move.kind} moved {alias} {way}, but not everywhere: {move.why}",
+            Outcome.ABORTED: f"{move.kind} of {alias} was called off: {move.why}",
+            Outcome.JOINED: f"somebody else moved {alias} {way} at the same time: done",
+            Outcome.STAYED: f"{alias} points at version {target} already: nothing to do",
+        }[move.outcome],
+        err=True,
+    )
+    if place.is_json:
+        show_json(move_row(move))
+    else:
+        show_rows(place.output, "moves", MOVE_COLUMNS, [move_row(move)])
 
 
 def status_fields(situation: Situation, versions: Sequence[VersionRecord]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from pliska.coordinator.commands.model_canary import CanaryOptions, first_stage, try_out
-from pliska.coordinator.commands.model_move_rows import MOVE_COLUMNS, move_row
+from pliska.coordinator.commands.model_move_rows import show_move
 from pliska.coordinator.commands.model_options import (
     ActorOption,
     AliasOption,
@@ -35,7 +35,6 @@ from pliska.coordinator.commands.model_training import (
 from pliska.coordinator.registry import (
     Move,
     MoveUnknownError,
-    Outcome,
     PromoteRequest,
     Reference,
     Registry,
@@ -46,7 +45,7 @@ from pliska.coordinator.registry import (
 )
 from pliska.coordinator.registry.requests import TIMEOUT_S, Request, new_op_id
 from pliska.coordinator.wire.signing import Signer
-from pliska.locks.presentation import show_json, show_rows
+from pliska.locks.presentation import show_json
 
 
 class Scope(StrEnum):
@@ -274,28 +273,6 @@ def _carry_out(registry: Registry, request: Request, signer: Signer | None) -> M
     if isinstance(request, PromoteRequest):
         return registry.promote(request, signer, tell=_say)
     return registry.rollback(request, signer, tell=_say)
-
-
-def show_move(place: Place, move: Move) -> None:
-    """Say what became of a request, and show it as data."""
-    alias, source, target = f"{move.model}@{move.alias}", move.from_version, move.to_version
-    way = f"to version {target}" if source is None else f"from version {source} to {target}"
-    if move.canary is not None:
-        way = f"to version {target}, {move.canary.percent} % to {move.canary.version}"
-    _say(
-        {
-            Outcome.PLANNED: f"{move.kind} would move {alias} {way} (generation {move.gen})",
-            Outcome.MOVED: f"{move.kind} moved {alias} {way} (generation {move.gen})",
-            Outcome.DEGRADED: f"{move.kind} moved {alias} {way}, but not everywhere: {move.why}",
-            Outcome.ABORTED: f"{move.kind} of {alias} was called off: {move.why}",
-            Outcome.JOINED: f"somebody else moved {alias} {way} at the same time: done",
-            Outcome.STAYED: f"{alias} points at version {target} already: nothing to do",
-        }[move.outcome]
-    )
-    if place.is_json:
-        show_json(move_row(move))
-    else:
-        show_rows(place.output, "moves", MOVE_COLUMNS, [move_row(move)])
 
 
 def _say(message: str) -> None:

@@ -8,8 +8,11 @@ from typing import Annotated
 
 import typer
 
-from pliska.coordinator.commands.model_move_rows import OPERATION_COLUMNS, operation_fields
-from pliska.coordinator.commands.model_moves import show_move
+from pliska.coordinator.commands.model_move_rows import (
+    OPERATION_COLUMNS,
+    operation_fields,
+    show_move,
+)
 from pliska.coordinator.commands.model_options import (
     ActorOption,
     Place,
