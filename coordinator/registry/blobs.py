@@ -9,6 +9,7 @@ nothing that removes them can touch another's.
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from pliska.coordinator.errors import (
     LinkedObjectError,
@@ -21,6 +22,8 @@ from pliska.coordinator.registry.errors import IntegrityError
 from pliska.coordinator.registry.manifest import MANIFEST_BYTES_MAX, Manifest, TensorEntry
 from pliska.coordinator.registry.packed import pack
 from pliska.coordinator.registry.packed_storage import PackedStorage
+from pliska.coordinator.registry.removal import MovedFile, moved_file, moved_prefix, remove
+from pliska.coordinator.registry.sweeps import Announcement
 from pliska.coordinator.registry.tensor import Tensor, exactly
 from pliska.coordinator.storage.mirrored_storage import MirroredStorage
 from pliska.coordinator.storage.storage import Storage
@@ -106,21 +109,21 @@ class Blobs:
         packed = pack(self.read_tensor(entry), entry.type.item_bytes)
         return packed if len(packed) <= PACKED_SHARE_MAX * entry.type.nbytes else None
 
-    def put_packed(self, entry: TensorEntry, packed: bytes) -> None:
-        """Put what `packed` returned in the place of a tensor; nobody else may do so meanwhile."""
+    def put_packed(self, entry: TensorEntry, packed: bytes, sweep: Announcement) -> None:
+        """Put what `packed` returned in the place of a tensor, under an announced sweep."""
         for store in self._packable():
-            store.put_packed(self._tensor_name(entry.digest), packed)
+            store.put_packed(self._tensor_name(entry.digest), packed, partial(remove, sweep))
 
-    def is_packed(self, entry: TensorEntry) -> bool:
-        """Whether any copy has the tensor packed alone."""
-        return any(store.is_packed(self._tensor_name(entry.digest)) for store in self._packable())
+    def has_packed(self, entry: TensorEntry) -> bool:
+        """Whether any copy has packed bytes of the tensor."""
+        return any(store.has_packed(self._tensor_name(entry.digest)) for store in self._packable())
 
-    def unpack(self, entry: TensorEntry, content: bytes) -> None:
-        """Undo `put_packed`, with what `read_tensor` returned; nobody else may meanwhile."""
+    def unpack(self, entry: TensorEntry, content: bytes, sweep: Announcement) -> None:
+        """Undo `put_packed`, with what `read_tensor` returned, under an announced sweep."""
         name = self._tensor_name(entry.digest)
         for store in self._packable():
-            if store.is_packed(name):
-                store.write(name, (content,))
+            if store.has_packed(name):
+                store.put_unpacked(name, content, partial(remove, sweep))
 
     def put_manifest(self, manifest: Manifest) -> Digest:
         """Store the manifest and return its digest. Its tensors must be stored before."""
@@ -184,6 +187,11 @@ class Blobs:
         prefixes = (f"{self._namespace}/manifests/", f"{self._namespace}/tensors/")
         return [name for prefix in prefixes for name in self._storage.names(prefix)]
 
+    def moved(self) -> list[MovedFile]:
+        """Return the files that sweepers moved away and left there."""
+        names = self._storage.names(moved_prefix(self._namespace))
+        return [moved for moved in map(moved_file, names) if moved is not None]
+
     def size(self, name: str) -> int | None:
         """Return a file's length in bytes; None where there is no such file."""
         try:
@@ -191,9 +199,24 @@ class Blobs:
         except LinkedObjectError:
             return None
 
-    def remove(self, name: str) -> bool:
-        """Remove a file that no version needs; False where it was gone."""
-        return self._storage.delete(name)
+    def remove(self, name: str, sweep: Announcement) -> bool:
+        """Remove a file that no version needs, under an announced sweep; False where it was gone.
+
+        Raises:
+            RegistryConflictError: The sweep was ended; the file is where it was.
+        """
+        return remove(sweep, self._storage, name)
+
+    def put_back(self, moved: MovedFile) -> None:
+        """Copy a file that was moved away to its place, in each copy that lacks it there."""
+        for copy in self.copies():
+            storage, size = copy._storage, copy.size(moved.name)  # noqa: SLF001 - our own kind
+            if size is not None and copy.size(moved.place) is None:
+                storage.write(moved.place, (storage.read(moved.name, size),))
+
+    def forget(self, moved: MovedFile) -> bool:
+        """Remove a file for good that was moved away."""
+        return self._storage.delete(moved.name)
 
     def _read(self, file: BlobFile, what: str) -> bytes:
         """Return the bytes of the first copy that has them, of at most the length of the file."""

@@ -82,10 +82,11 @@ class Collector:
         fates = tuple(self._retire(fate) for fate in self._fates())
         sweep = self._parts.sweeps.begin(self._actor)
         try:
+            self._tidy_moved()
             collected = self._files(fates, set())
             for name in collected.files:
                 sweep.renew()
-                self._parts.blobs.remove(name)
+                self._parts.blobs.remove(name, sweep)
         finally:
             sweep.end()
         return collected
@@ -146,6 +147,16 @@ class Collector:
         if stored is None:
             raise AssertionError("records of versions are never removed")
         return stored
+
+    def _tidy_moved(self) -> None:
+        """See to what sweepers left that died when they had just moved a file away.
+
+        It is put back unread: if no version needs it, it goes as any other file.
+        """
+        for file in self._parts.blobs.moved():
+            self._parts.blobs.put_back(file)
+            if file.is_forgotten(self._parts.now()):
+                self._parts.blobs.forget(file)
 
     def _files(self, fates: tuple[Fate, ...], going: set[tuple[str, int]]) -> Collected:
         """Find the files that no version names but those in `going`."""

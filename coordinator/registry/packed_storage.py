@@ -7,7 +7,7 @@ at every moment and after every crash, provided that one process at a time does 
 of the storage.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pliska.coordinator.errors import MissingObjectError, ObjectTooLargeError, StorageError
 from pliska.coordinator.registry.errors import IntegrityError
@@ -22,6 +22,9 @@ from pliska.coordinator.storage.storage import Storage
 
 SUFFIX = ".packed"
 
+Remove = Callable[[Storage, str], object]
+"""Removes an object from a storage, of the ones that others may take for theirs meanwhile."""
+
 
 class PackedStorage:
     """See `storage.Storage` for what its methods promise."""
@@ -33,9 +36,12 @@ class PackedStorage:
         return str(self._inner)
 
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> None:
-        """Store the joined chunks under `name`, unpacked."""
+        """Store the joined chunks under `name`, unpacked.
+
+        What is packed beside it stays, unread, until it is packed again or removed: only
+        who has announced it may remove anything.
+        """
         self._inner.write(name, chunks)
-        self._inner.delete(name + SUFFIX)
 
     def read(self, name: str, bytes_max: int) -> bytes:
         """Return the whole object, unpacked."""
@@ -76,10 +82,24 @@ class PackedStorage:
         was_packed = self._inner.delete(name + SUFFIX)
         return self._inner.delete(name) or was_packed
 
-    def put_packed(self, name: str, packed: bytes) -> None:
+    def move(self, name: str, target: str) -> bool:
+        """Give the object another name, packed or not."""
+        was_packed = self._inner.move(name + SUFFIX, target + SUFFIX)
+        return self._inner.move(name, target) or was_packed
+
+    def put_packed(self, name: str, packed: bytes, remove: Remove) -> None:
         """Put packed bytes in the place of an object."""
         self._inner.write(name + SUFFIX, (packed,))
-        self._inner.delete(name)
+        remove(self._inner, name)
+
+    def put_unpacked(self, name: str, content: bytes, remove: Remove) -> None:
+        """Put an object in the place of its packed bytes."""
+        self._inner.write(name, (content,))
+        remove(self._inner, name + SUFFIX)
+
+    def has_packed(self, name: str) -> bool:
+        """Whether packed bytes are there, alone or left beside the object."""
+        return self._inner.size(name + SUFFIX) is not None
 
     def is_packed(self, name: str) -> bool:
         """Whether an object is there in packed form alone."""

@@ -16,6 +16,7 @@ from pliska.coordinator.registry.lanes import in_lanes
 from pliska.coordinator.registry.manifest import TensorEntry
 from pliska.coordinator.registry.namespace import Namespace
 from pliska.coordinator.registry.roots import Retention, reasons_to_stay
+from pliska.coordinator.registry.sweeps import Announcement
 from pliska.coordinator.registry.usage import read_usage
 from pliska.coordinator.registry.versions import State, VersionRecord
 
@@ -72,9 +73,10 @@ def _pack(parts: Namespace, actor: str, entries: Sequence[TensorEntry]) -> tuple
     for batch in _batches(entries):
         packed = in_lanes(parts.blobs.packed, batch)
         made = [(e, each) for e, each in zip(batch, packed, strict=True) if each is not None]
-        with _alone(parts, actor):
+        with _alone(parts, actor) as sweep:
             for entry, content in made:
-                parts.blobs.put_packed(entry, content)
+                sweep.renew()
+                parts.blobs.put_packed(entry, content, sweep)
                 saved += entry.type.nbytes - len(content)
         count += len(made)
     return count, saved
@@ -82,12 +84,13 @@ def _pack(parts: Namespace, actor: str, entries: Sequence[TensorEntry]) -> tuple
 
 def _unpack(parts: Namespace, actor: str, entries: Sequence[TensorEntry]) -> int:
     """Unpack those of the tensors that are packed; return how many."""
-    packed = [entry for entry in entries if parts.blobs.is_packed(entry)]
+    packed = [entry for entry in entries if parts.blobs.has_packed(entry)]
     for batch in _batches(packed):
         contents = in_lanes(parts.blobs.read_tensor, batch)
-        with _alone(parts, actor):
+        with _alone(parts, actor) as sweep:
             for entry, content in zip(batch, contents, strict=True):
-                parts.blobs.unpack(entry, content)
+                sweep.renew()
+                parts.blobs.unpack(entry, content, sweep)
     return len(packed)
 
 
@@ -106,11 +109,11 @@ def _batches(entries: Sequence[TensorEntry]) -> Iterator[list[TensorEntry]]:
 
 
 @contextmanager
-def _alone(parts: Namespace, actor: str) -> Iterator[None]:
+def _alone(parts: Namespace, actor: str) -> Iterator[Announcement]:
     """Keep others from packing, unpacking or removing files, for as short as possible."""
     announcement = parts.sweeps.begin(actor)
     try:
-        yield
+        yield announcement
     finally:
         announcement.end()
 

@@ -131,6 +131,11 @@ class Sweeps:
         except ConflictError:
             return None
 
+    def is_stored(self, found: Record) -> bool:
+        """Whether the record was not changed since it was read."""
+        present = self._backend.get(self._key)
+        return present is not None and present.modified == found.modified
+
     def _read(self) -> tuple[Record | None, SweepRecord]:
         found = self._backend.get(self._key)
         if found is None:
@@ -145,6 +150,9 @@ class Announcement:
     """A sweep that was announced. Files may be removed while `renew` does not raise."""
 
     def __init__(self, sweeps: Sweeps, stored: Record, record: SweepRecord) -> None:
+        self.number = stored.modified
+        """No other sweep of the namespace ever has the same."""
+        self.began = sweeps.now()
         self._sweeps = sweeps
         self._stored = stored
         self._record = record
@@ -162,6 +170,15 @@ class Announcement:
             self._set(SweepRecord(self._record.sweeper, timestamp(now + ANNOUNCED_FOR)))
         else:
             raise RegistryConflictError("removing files took too long; begin again")
+
+    def check(self) -> None:
+        """Make sure that nobody has put the record to rest, whatever the clocks say.
+
+        Raises:
+            RegistryConflictError: Somebody has, and may rely on any file that is there.
+        """
+        if not self._sweeps.is_stored(self._stored):
+            raise RegistryConflictError("somebody else ended this sweep; begin again")
 
     def end(self) -> None:
         """Put the record to rest, so that registrations go on at once."""

@@ -33,3 +33,11 @@ class JoinedStorage(MirroredStorage):
             StorageUsageError: Always.
         """
         raise StorageUsageError(f"{name}: storages that are read together are not written to")
+
+    def move(self, name: str, target: str) -> bool:  # noqa: ARG002
+        """Refuse to.
+
+        Raises:
+            StorageUsageError: Always.
+        """
+        raise StorageUsageError(f"{name}: storages that are read together are not written to")

@@ -106,11 +106,23 @@ class LocalStorage:
                 path.unlink()
             except (FileNotFoundError, NotADirectoryError):
                 return False
-            _sync_if_there(path.parent)
-            for folder in path.parents:
-                if folder == self._root or not _remove_if_empty(folder):
-                    break
+            self._tidy(path)
             return True
+
+    def move(self, name: str, target: str) -> bool:
+        """Give the object another name, and remove folders that it leaves empty."""
+        path, place = self._path(name), self._path(target)
+        with _translated(name, "move"):
+            for _ in range(FOLDER_TRIES):
+                if self.size(name) is None or self.size(target) is not None:
+                    return False
+                with contextlib.suppress(FileNotFoundError):  # or the folder just went away
+                    _make_directories(place.parent)
+                    path.rename(place)
+                    _sync_if_there(place.parent)
+                    self._tidy(path)
+                    return True
+        raise StorageError(f"the folder {place.parent} vanishes as often as it is made")
 
     def sweep(self, now: float) -> list[Path]:
         """Remove temporary files that a crash left behind; return them.
@@ -128,6 +140,13 @@ class LocalStorage:
                         path.unlink()
                         removed.append(path)
         return removed
+
+    def _tidy(self, path: Path) -> None:
+        """Make durable that a file is no longer at `path`; remove folders that are empty now."""
+        _sync_if_there(path.parent)
+        for folder in path.parents:
+            if folder == self._root or not _remove_if_empty(folder):
+                break
 
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[int]:

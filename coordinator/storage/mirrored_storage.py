@@ -64,6 +64,11 @@ class MirroredStorage:
         were_there = [copy.delete(name) for copy in self.copies]
         return any(were_there)
 
+    def move(self, name: str, target: str) -> bool:
+        """Give the object another name in every copy that has it; False where none had it."""
+        were_moved = [copy.move(name, target) for copy in self.copies]
+        return any(were_moved)
+
     def _from_any(self, read: Callable[[Storage], ResultT]) -> ResultT:
         failures: list[StorageError] = []
         for copy in self.copies:

@@ -103,6 +103,18 @@ class ObjectStorage:
             self._files.rm_file(self._path(name))
         return True
 
+    def move(self, name: str, target: str) -> bool:
+        """Copy the object within the store and remove it under its old name."""
+        if self.size(name) is None or self.size(target) is not None:
+            return False
+        try:
+            with _translated(name, "move"):
+                self._files.cp_file(self._path(name), self._path(target))
+                self._files.rm_file(self._path(name))
+        except MissingObjectError:
+            return False
+        return True
+
     def _range(self, name: str, offset: int, count: int) -> bytes:
         if count == 0:
             return b""

@@ -65,3 +65,11 @@ class Storage(Protocol):
     def delete(self, name: str) -> bool:
         """Remove the object durably; False where there was none."""
         ...
+
+    def move(self, name: str, target: str) -> bool:
+        """Give the object another name durably; it is under one of both at every moment.
+
+        Returns:
+            False where there was none, or where `target` has an object: then nothing changed.
+        """
+        ...

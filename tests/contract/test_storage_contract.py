@@ -101,6 +101,22 @@ def test_what_was_deleted_is_gone(storage: Storage) -> None:
     assert storage.names("") == []
 
 
+def test_what_was_moved_is_under_its_new_name_alone(storage: Storage) -> None:
+    storage.write("a/b", [b"x"])
+    assert storage.move("a/b", "c/d/e")
+    assert storage.names("") == ["c/d/e"]
+    assert storage.read("c/d/e", 1) == b"x"
+    assert not storage.move("a/b", "f")
+    assert storage.names("") == ["c/d/e"]
+
+
+def test_nothing_is_moved_to_where_something_is(storage: Storage) -> None:
+    storage.write("a", [b"old"])
+    storage.write("b", [b"new"])
+    assert not storage.move("a", "b")
+    assert (storage.read("a", 3), storage.read("b", 3)) == (b"old", b"new")
+
+
 def test_a_write_that_breaks_off_leaves_what_was_there(storage: Storage) -> None:
     storage.write("a", [b"old"])
 

@@ -87,6 +87,15 @@ class DiskStorage:
         self._change("deleting", name, lambda: self._disk.remove(name))
         return was_there
 
+    def move(self, name: str, target: str) -> bool:
+        """Give the object another name."""
+        if self.size(name) is None or target in self._disk.objects:
+            return False
+        content = self._content(name)
+        self._change("moving", target, lambda: self._disk.store(target, content))
+        self._change("moving", name, lambda: self._disk.remove(name))
+        return True
+
     def _content(self, name: str) -> bytes:
         self._require_access(name)
         try:

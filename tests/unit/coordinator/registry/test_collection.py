@@ -140,7 +140,7 @@ def test_a_registration_that_overlaps_a_sweep_stores_its_files_again(desk, monke
             sweep = parts.sweeps.begin("bob")
             for name in self.files():
                 if digest.partition(":")[2] in name:
-                    self.remove(name)  # nobody refers to it yet
+                    self.remove(name, sweep)  # nobody refers to it yet
             sweep.end()
 
     monkeypatch.setattr(type(parts.blobs), "put_tensor", sweep_after_first)

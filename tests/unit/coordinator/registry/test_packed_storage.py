@@ -7,7 +7,7 @@ import pytest
 
 from pliska.coordinator.registry import packed
 from pliska.coordinator.registry.packed_storage import PackedStorage
-from pliska.coordinator.storage.storage import LocalStorage
+from pliska.coordinator.storage.storage import LocalStorage, Storage
 
 SIZE = 4000
 
@@ -36,6 +36,10 @@ class Interrupted:
         return self._inner.delete(name)
 
 
+def remove(storage: Storage, name: str) -> bool:
+    return storage.delete(name)
+
+
 @pytest.fixture
 def crashed(storage: LocalStorage) -> Callable[[bool, int], Iterator[bytes]]:
     content = b"\5" * SIZE
@@ -44,14 +48,14 @@ def crashed(storage: LocalStorage) -> Callable[[bool, int], Iterator[bytes]]:
         sound = PackedStorage(storage)
         sound.write("a", (content,))
         if is_packed:
-            sound.put_packed("a", packed.pack(content, 4))
+            sound.put_packed("a", packed.pack(content, 4), remove)
         weak = PackedStorage(Interrupted(storage, changes))
 
         def change(store: PackedStorage) -> None:
             if is_packed:
-                store.write("a", (content,))
+                store.put_unpacked("a", content, remove)
             else:
-                store.put_packed("a", packed.pack(content, 4))
+                store.put_packed("a", packed.pack(content, 4), remove)
 
         with pytest.raises(KeyboardInterrupt):
             change(weak)
@@ -70,3 +74,29 @@ def test_a_crash_while_packing_or_unpacking_loses_nothing(
     crashed: Callable[[bool, int], Iterator[bytes]], is_packed: bool, changes: int
 ) -> None:
     assert list(crashed(is_packed, changes)) == [b"\5" * SIZE]
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_an_object_is_moved_as_it_is(storage: LocalStorage, is_packed: bool) -> None:
+    content = b"\5" * SIZE
+    store = PackedStorage(storage)
+    store.write("a", (content,))
+    if is_packed:
+        store.put_packed("a", packed.pack(content, 4), remove)
+    assert store.move("a", "b/c")
+    assert store.size("a") is None
+    assert store.is_packed("b/c") is is_packed
+    assert store.read("b/c", SIZE) == content
+    assert not store.move("a", "d")
+
+
+def test_a_write_leaves_packed_bytes_to_who_may_remove_them(storage: LocalStorage) -> None:
+    content = b"\5" * SIZE
+    store = PackedStorage(storage)
+    storage.write("a.packed", (b"damaged",))
+    store.write("a", (content,))
+    assert store.read("a", SIZE) == content
+    assert (store.has_packed("a"), store.is_packed("a")) == (True, False)
+    store.put_packed("a", packed.pack(content, 4), remove)
+    assert store.is_packed("a")
+    assert store.read("a", SIZE) == content
