@@ -18,7 +18,7 @@ from pliska.coordinator.audit_trail import AuditTrail
 from pliska.coordinator.challenges import Challenges
 from pliska.coordinator.combiner import Combiner
 from pliska.coordinator.driver import RoundDriver
-from pliska.coordinator.errors import CoordinatorError
+from pliska.coordinator.durability import Durability
 from pliska.coordinator.inheritance import Inheritance, inherit
 from pliska.coordinator.intake import Intake
 from pliska.coordinator.joining import Joining
@@ -26,18 +26,13 @@ from pliska.coordinator.means import Means
 from pliska.coordinator.measurements import Measurements
 from pliska.coordinator.members import Member, Members
 from pliska.coordinator.mode_control import ModeControl
-from pliska.coordinator.pruning import Pruning
 from pliska.coordinator.publisher import Publisher
-from pliska.coordinator.records.archive import Archive
-from pliska.coordinator.records.checkpoint_writer import CheckpointWriter
-from pliska.coordinator.records.committer import Committer
 from pliska.coordinator.records.kept_job import KeptJob
-from pliska.coordinator.replication.ledger import Copies, Ledger, NoCopies, due
+from pliska.coordinator.replication.ledger import Copies, NoCopies
 from pliska.coordinator.replication.recovery import Warm
 from pliska.coordinator.replication.sources import Sources
-from pliska.coordinator.rollback_control import RollbackControl
 from pliska.coordinator.rounds.round_events import ModeRequested
-from pliska.coordinator.rounds.round_state import Phase, RoundOptions
+from pliska.coordinator.rounds.round_state import Phase, RoundOptions, RoundState
 from pliska.coordinator.status import job_status
 from pliska.coordinator.stepper import Stepper
 from pliska.coordinator.tally import Tally
@@ -45,7 +40,7 @@ from pliska.coordinator.wire import Manifest
 from pliska.coordinator.wire.limits import SPARE_MEMBERS
 from pliska.coordinator.wire.thread import in_thread
 from pliska.discovery import KeyringFormatError
-from pliska.locks import Leadership, LockError, Record, StoreError
+from pliska.locks import Leadership, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +73,7 @@ class Leading:
             RecoveryError: The committed state cannot be rebuilt.
             LockError: The store failed or the leadership is lost.
         """
-        job, self._means, self._leadership = means.job, means, leadership
+        job, self._means = means.job, means
         self.job = job.name
         self.epoch = leadership.epoch
         self.members = Members(
@@ -86,23 +81,19 @@ class Leading:
         )
         self.tally = Tally()
         self._somebody_left = asyncio.Event()
-        self._archive = Archive(means.storage, job)
         KeptJob(means.storage, job.name).write(job)
         self._copies: Copies = copies or NoCopies()
         inherited = inherit(means, sources, warm)
         self._head, model = inherited.head, inherited.model
         log.info("job=%s epoch=%d version=%d", job.name, self.epoch, model.step)
-        self._ledger = self._open_ledger(inherited.record)
-        self._rollbacks = RollbackControl(
-            job,
-            means.directory,
+        self._durability = Durability(
+            means,
             leadership,
-            means.storage,
-            sources,
-            lambda: self._ledger.committed,
-            lambda found: self._driver.roll_back(found),  # noqa: PLW0108 - it is made below
+            inherited,
+            copies=self._copies,
+            sources=sources,
+            roll_back=lambda found: self._driver.roll_back(found),  # noqa: PLW0108 - made below
         )
-        self._checkpoints = self._open_checkpoints()
         rule = rule_named(job.rule.name, **job.rule.parameters)
         options = RoundOptions.of_job(job, rule, self.members.members_max)
         combiner = Combiner(job, rule, options.gatherings)
@@ -112,16 +103,7 @@ class Leading:
         self._measurements = Measurements(means.evaluator, self.publisher, job.evaluate.every)
         buffer = GradientBuffer(self.members.members_max, model.dimension)
         self._trail = AuditTrail(job, means.storage, means.signer, inherited.docket)
-        self._driver = RoundDriver(
-            state=inherited.state,
-            options=options,
-            stepper=self._stepper,
-            buffer=buffer,
-            members=self.members,
-            publisher=self.publisher,
-            trail=self._trail,
-            now=means.now,
-        )
+        self._driver = self._begin_rounds(inherited.state, options, buffer)
         self._control = ModeControl(
             job,
             means.directory,
@@ -132,30 +114,6 @@ class Leading:
         )
         self.joining = self._admit_workers(model.manifest())
         self.intake = self._take_gradients_in(model.manifest(), buffer)
-
-    def _open_ledger(self, record: Record | None) -> Ledger:
-        """Go on with the log and the tip where the committed record left off."""
-        job, means = self._means.job, self._means
-        return Ledger(
-            self._archive.log,
-            self._copies,
-            Committer(means.directory, self._leadership, record, means.signer),
-            self._head,
-            due(job.durable.every, job.checkpoint.every, job.rounds.count),
-        )
-
-    def _open_checkpoints(self) -> CheckpointWriter:
-        """Write checkpoints while this coordinator leads, and prune after each."""
-        pruning = Pruning(
-            archive=self._archive,
-            directory=self._means.directory,
-            leadership=self._leadership,
-            ledger=self._ledger,
-            copies=self._copies,
-            rollbacks=self._rollbacks,
-            spared=self._means.spared,
-        )
-        return CheckpointWriter(self._archive.checkpoints, self._leadership.check, pruning.after)
 
     def _begin_stepping(self, inherited: Inheritance, combiner: Combiner) -> Stepper:
         """Take hold of the model at the last committed version."""
@@ -168,11 +126,25 @@ class Leading:
             recent=inherited.recent,
             standings=inherited.standings,
             docket=inherited.docket,
-            ledger=self._ledger,
+            ledger=self._durability.ledger,
             storage=self._means.storage,
-            checkpoints=self._checkpoints,
+            checkpoints=self._durability.checkpoints,
             signer=self._means.signer,
             wall_time=time.time,
+        )
+
+    def _begin_rounds(
+        self, state: RoundState, options: RoundOptions, buffer: GradientBuffer
+    ) -> RoundDriver:
+        return RoundDriver(
+            state=state,
+            options=options,
+            stepper=self._stepper,
+            buffer=buffer,
+            members=self.members,
+            publisher=self.publisher,
+            trail=self._trail,
+            now=self._means.now,
         )
 
     def _admit_workers(self, manifest: Manifest) -> Joining:
@@ -214,7 +186,7 @@ class Leading:
         evaluation = asyncio.create_task(self._measurements.run())
         controls = [
             asyncio.create_task(self._control.run()),
-            asyncio.create_task(self._rollbacks.run()),
+            asyncio.create_task(self._durability.rollbacks.run()),
         ]
         copying = asyncio.create_task(self._copies.run(self._head))
         try:
@@ -229,7 +201,7 @@ class Leading:
             await asyncio.wait([evaluation, *controls])
             await self.publisher.close()
             await self._trail.close()
-            await in_thread(self._finish_writing)
+            await in_thread(self._durability.finish)
             copying.cancel()
             await asyncio.wait([copying])
 
@@ -284,17 +256,6 @@ class Leading:
             self._driver.quarantine,
         )
         return {**known, "replicas": dict(self._copies.status())}
-
-    def _finish_writing(self) -> None:
-        """Commit what a leader that still leads leaves behind, and end the writing threads."""
-        try:
-            if self._leadership.held:
-                self._ledger.flush()
-        except (LockError, CoordinatorError) as error:
-            log.warning("epoch=%d reason=%s", self.epoch, f"the last rounds are lost: {error}")
-        finally:
-            self._ledger.close()
-            self._checkpoints.close()
 
     async def _linger(self) -> None:
         """Give standbys time to fetch the last rounds, and workers to learn that they are over.
