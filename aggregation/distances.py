@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pliska.aggregation.engine import fixed_point, gpu, grams, reports
+from pliska.aggregation.engine import fixed_point, gpu, grams, reports, twins
 from pliska.aggregation.engine.blocks import LANES
-from pliska.aggregation.engine.compiler import host_for
+from pliska.aggregation.engine.compiler import Host, host_for
 from pliska.aggregation.engine.statistics import SQUARE_MIN, squared_length, squared_lengths
 from pliska.aggregation.rows import Rows
 
@@ -55,7 +55,7 @@ def centred_gram(rows: Rows) -> Tensor:
         return fixed_point.scaled(_products_on_grid(rows, rows.grid), rows.grid)
     read_ahead(rows)
     if rows.seen.gram is None:
-        rows.seen.gram = _exact_gram(rows, _middle_row(rows))
+        rows.seen.gram = _exact_gram(rows, _middle_row(_sampled_lengths(rows)))
     return rows.seen.gram
 
 
@@ -72,12 +72,11 @@ def read_ahead(rows: Rows) -> None:
     columns = slice(0, rows.measured)
     target = host_for(rows.tensors)
     if gpu.has_kernels(rows.tensors):
-        found = gpu.products(rows.tensors, columns, _middle_row(rows)).cpu()
+        middle = _middle_row(_sampled_lengths(rows))
+        found = gpu.products(rows.tensors, columns, middle).cpu()
         products, lengths = found[:-1], found[-1]
     elif target is not None:
-        middle = rows.tensors[_middle_row(rows)]
-        multiplied = grams.products(target, rows.tensors, rows.n, columns, middle)
-        products, lengths = map(torch.from_numpy, (multiplied.gram, multiplied.lengths))
+        products, lengths = _products(target, rows)
     else:
         return
     if rows.seen.lengths is None:
@@ -99,11 +98,13 @@ def distances_within(rows: Rows, gram: Tensor) -> Tensor:
     lengths = products.diagonal()
     sums = lengths[:, None] + lengths
     distances = sums - (products + products.T)
-    for group in _connected(distances < CANCELLATION * sums):
+    originals = rows.seen.originals or range(rows.n)
+    is_apart = np.not_equal.outer(originals, originals)
+    for group in _connected((distances < CANCELLATION * sums) & is_apart):
         alone = rows.with_tensors(tuple(rows.tensors[i] for i in group))
         distances[np.ix_(group, group)] = squared_distances(alone).numpy()
     np.maximum(distances, 0.0, out=distances)
-    np.fill_diagonal(distances, 0.0)
+    distances[~is_apart] = 0.0
     return torch.from_numpy(distances)
 
 
@@ -117,6 +118,23 @@ def distances_to_combination(distances: Tensor, weights: Sequence[float]) -> lis
     spread = distances @ weight
     to_combination: list[float] = (spread - weight @ spread / 2).clamp(min=0).tolist()
     return to_combination
+
+
+def _products(target: Host, rows: Rows) -> tuple[Tensor, Tensor]:
+    """Return the inner products less a centre, and the squared lengths; of copies only once."""
+    columns, sampled = slice(0, rows.measured), _sampled_lengths(rows)
+    middle = rows.tensors[_middle_row(sampled)]
+    copied = twins.originals(rows.tensors, columns, sampled)
+    apart = sorted(set(copied))
+    distinct = [rows.tensors[i] for i in apart]
+    found = grams.products(target, distinct, len(distinct), columns, middle)
+    products, lengths = found.gram, found.lengths
+    if len(apart) < rows.n:
+        places = [apart.index(original) for original in copied]
+        products, lengths = products[np.ix_(places, places)], lengths[places]
+        if rows.shard is None:
+            rows.seen.originals = copied
+    return torch.from_numpy(products), torch.from_numpy(lengths)
 
 
 def _products_on_grid(rows: Rows, grid: float) -> list[list[int]]:
@@ -136,7 +154,10 @@ def is_exact(gram: Tensor, rows: Rows) -> bool:
         return False
     least = SQUARE_MIN * rows.whole_d
     first, *others = np.flatnonzero(products.diagonal() < least).tolist() or [0]
-    alike = [torch.equal(rows.tensors[i], rows.tensors[first]) for i in others]
+    originals = rows.seen.originals or range(rows.n)
+    unknown = [i for i in others if originals[i] != originals[first]]
+    pairs = [(rows.tensors[i], rows.tensors[first]) for i in unknown]
+    alike = twins.are_equal(pairs, slice(0, rows.measured))
     if rows.shard is None:
         return all(alike)
     differing = rows.total(torch.tensor([float(alike.count(False))], dtype=torch.float64))
@@ -166,11 +187,16 @@ def _exact_gram(rows: Rows, centre: int) -> Tensor:
     return rows.total(gram.cpu())
 
 
-def _middle_row(rows: Rows) -> int:
-    """Return the row of median length, which f < n/2 liars cannot make a huge one.
+def _middle_row(lengths: Sequence[float]) -> int:
+    """Return the row of median length, which f < n/2 liars cannot make a huge one."""
+    return sorted(range(len(lengths)), key=lambda i: (lengths[i], i))[len(lengths) // 2]
 
-    Judged by some of the columns: whatever the centre, the distances come out
-    right, only sooner or later.
+
+def _sampled_lengths(rows: Rows) -> list[float]:
+    """Return each row's squared length over some of the columns; infinite if it is not finite.
+
+    Enough to choose a centre by: whatever the centre, the distances come out
+    right, only sooner or later. Copies have the same.
     """
     width = max(1, min(SAMPLE_VALUES // (SAMPLE_SPANS * rows.n), rows.measured))
     width = max(width // LANES * LANES, 1)
@@ -184,9 +210,8 @@ def _middle_row(rows: Rows) -> int:
     else:
         looked_at = [torch.cat([row[columns] for columns in spans]) for row in rows.tensors]
         sampled = torch.stack(looked_at).to(torch.float64).square().sum(dim=1)
-    lengths = rows.total(sampled)
-    found = [length if math.isfinite(length) else math.inf for length in lengths.cpu().tolist()]
-    return sorted(range(rows.n), key=lambda i: (found[i], i))[rows.n // 2]
+    lengths: list[float] = rows.total(sampled).cpu().tolist()
+    return [length if math.isfinite(length) else math.inf for length in lengths]
 
 
 def _connected(linked: NDArray[np.bool_]) -> list[list[int]]:

@@ -39,12 +39,14 @@ class Seen:
         lengths: Squared length of each row, of the measured columns and of the
             others, float64 [n, 2]; perhaps on a device that is not done yet.
         gram: Inner products less some centre, float64 [n, n] (see `distances`).
+        originals: For each row the one that it is a copy of, or itself (see `twins`).
         products: Inner products on a grid, exact, in units of its square.
         means: Coordinate-wise means by what was selected (see `order_statistics`).
     """
 
     lengths: Tensor | None = None
     gram: Tensor | None = None
+    originals: Sequence[int] | None = None
     products: list[list[int]] | None = None
     means: dict[Hashable, Any] = field(default_factory=dict)
 

@@ -11,6 +11,7 @@ from pliska.aggregation.distances import (
     distances_to_combination,
     squared_distances,
 )
+from pliska.aggregation.engine import twins
 from pliska.aggregation.rows import Rows
 
 
@@ -147,3 +148,31 @@ def test_order_of_rows_changes_no_bit_of_a_distance() -> None:
     distances = squared_distances(rows_of(rows))
     moved = squared_distances(rows_of(rows[order]))
     assert torch.equal(moved, distances[order][:, order])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-25])
+def test_copies_are_multiplied_once_and_nothing_else_changes(
+    scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = scale * torch.randn(9, LARGE, generator=torch.Generator().manual_seed(11))
+    rows[6:] = rows[0]
+    rows[4] = rows[3]
+    found = squared_distances(rows_of(rows))
+    assert np.allclose(found, slow(rows), rtol=1e-6, atol=0)
+    for copies in ([0, 6, 7, 8], [3, 4]):
+        assert not found[copies][:, copies].any()
+    monkeypatch.setattr(twins, "originals", lambda rows, *_: list(range(len(rows))))
+    if scale == 1.0:
+        assert torch.equal(found, squared_distances(rows_of(rows)))
+
+
+def test_rows_that_are_all_the_same_are_at_distance_zero() -> None:
+    row = torch.randn(LARGE, generator=torch.Generator().manual_seed(12))
+    assert not squared_distances(rows_of(row.expand(9, LARGE).clone())).any()
+    assert not squared_distances(rows_of(torch.zeros(9, LARGE))).any()
+
+
+def test_copies_with_one_bit_changed_are_no_copies() -> None:
+    rows = torch.randn(1, LARGE, generator=torch.Generator().manual_seed(13)).repeat(9, 1)
+    rows[4, LARGE // 2 + 77] += 1e-3
+    assert np.allclose(squared_distances(rows_of(rows)), slow(rows), rtol=1e-6, atol=0)
