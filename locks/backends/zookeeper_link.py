@@ -15,22 +15,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from kazoo.exceptions import (
-    AuthFailedError,
-    ConnectionClosedError,
-    ConnectionLoss,
-    InvalidACLError,
-    NoAuthError,
-    SessionClosedRequireSaslError,
-    SessionExpiredError,
-    SessionMovedError,
-    UnimplementedError,
-)
+from kazoo.exceptions import AuthFailedError, SessionExpiredError
 from kazoo.protocol.states import KazooState
 
 from pliska.locks.backends.zookeeper_answer import Answer
 from pliska.locks.backends.zookeeper_client import kazoo_client
 from pliska.locks.backends.zookeeper_connection import Connection, Events, Purpose
+from pliska.locks.backends.zookeeper_failures import failure_of
 from pliska.locks.backends.zookeeper_options import ZookeeperOptions
 from pliska.locks.backends.zookeeper_requests import (
     One,
@@ -43,18 +34,13 @@ from pliska.locks.backends.zookeeper_requests import (
 )
 from pliska.locks.clock import SystemClock
 from pliska.locks.errors import (
-    AccessDeniedError,
     LockError,
     OutcomeUnknownError,
     SessionLostError,
-    StoreFormatError,
     StoreUnavailableError,
 )
 
 _log = logging.getLogger(__name__)
-
-_REFUSED = (NoAuthError, AuthFailedError, InvalidACLError, SessionClosedRequireSaslError)
-_CONNECTION_LOST = (ConnectionLoss, ConnectionClosedError, SessionMovedError, SessionExpiredError)
 
 
 class ZookeeperLink:
@@ -263,19 +249,10 @@ class ZookeeperLink:
         return not was_closed
 
     def failure(self, error: object) -> LockError:
-        """What an error of kazoo's means."""
-        where = f"ZooKeeper at {self._options.hosts}"
+        """Say what an error of kazoo's means on this connection."""
         if isinstance(error, SessionExpiredError) and self._purpose is Purpose.SESSION:
             return self._session_lost()
-        if isinstance(error, _REFUSED):
-            return AccessDeniedError(
-                f"{where} refuses access: check the credential ({self._options.credential_source})"
-            )
-        if isinstance(error, UnimplementedError):
-            return StoreFormatError(f"{where} is too old: Pliska needs ZooKeeper 3.6 or newer")
-        if isinstance(error, _CONNECTION_LOST):
-            return StoreUnavailableError(f"the connection to {where} was lost")
-        return StoreFormatError(f"{where} answered {type(error).__name__}")
+        return failure_of(error, self._options)
 
     def _outcome(self, changed: Answer, until_s: float) -> Reply:
         """The answer to a transaction."""
