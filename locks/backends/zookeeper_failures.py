@@ -1,7 +1,8 @@
 """What an error of kazoo's means, in the words of `pliska.locks`.
 
-The one place where an exception of kazoo's becomes one of ours. That a session has expired means
-something else to who waits for it: see `ZookeeperLink.failure`, which calls this.
+Answers that are no failures, such as a node that is missing, are read by who asked; what
+nobody expects comes here. That a session has expired means something else to who waits
+for it: see `ZookeeperLink.failure`, which calls this.
 """
 
 from kazoo.exceptions import (
