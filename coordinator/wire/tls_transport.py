@@ -19,7 +19,8 @@ from pliska.coordinator.wire.transport import Buffer
 RECORD_BYTES = 16 * 1024
 """The most that one TLS record holds (RFC 8446, section 5.1)."""
 LINGER_S = 1.0
-"""How long a closed connection waits until its peer has the last reply, and has left."""
+"""How long a closed connection waits while its peer takes nothing of the last reply, or has all
+of it and does not leave."""
 
 
 async def secure(
@@ -170,13 +171,19 @@ class TlsTransport(asyncio.Transport):
             return
         self._is_closing = True
         self._loop.remove_reader(self._connection)
-        self._lingering = self._loop.call_later(LINGER_S, self._lose, None)
+        self._linger()
         if not self._unsent:
             self._say_end()
 
     def abort(self) -> None:
         """Disconnect at once."""
         self._lose(None)
+
+    def _linger(self) -> None:
+        """Disconnect after a while, counted from now."""
+        if self._lingering is not None:
+            self._lingering.cancel()
+        self._lingering = self._loop.call_later(LINGER_S, self._lose, None)
 
     def _watch_reads(self) -> None:
         if not (self._is_watching_reads or self._is_closing):
@@ -208,6 +215,7 @@ class TlsTransport(asyncio.Transport):
 
     def _send(self) -> None:
         """Send as much as the system takes."""
+        before = self._unsent_bytes
         try:
             while self._unsent:
                 # After a refusal TLS wants the same bytes again; the first piece is still there.
@@ -219,6 +227,8 @@ class TlsTransport(asyncio.Transport):
                 else:
                     del self._unsent[0]
         except ssl.SSLWantWriteError:
+            if self._is_closing and self._unsent_bytes < before:
+                self._linger()
             self._loop.add_writer(self._connection, self._send)
         except OSError as error:
             self._lose(error)
@@ -226,6 +236,7 @@ class TlsTransport(asyncio.Transport):
         else:
             self._loop.remove_writer(self._connection)
             if self._is_closing:
+                self._linger()
                 self._say_end()
         if self._unsent_bytes <= WRITE_BUFFER_BYTES // 4 and self._is_writer_held:
             self._is_writer_held = False

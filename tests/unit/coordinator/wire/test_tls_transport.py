@@ -178,6 +178,20 @@ async def test_closing_sends_what_waits_and_waits_for_the_peer_to_leave(joined) 
     assert time.monotonic() - began < tls_transport.LINGER_S / 2
 
 
+async def test_a_slow_peer_gets_the_whole_of_the_last_reply(joined) -> None:
+    transport, protocol, peer = joined
+    transport.write(bytes(LARGE_BYTES))
+    transport.close()
+    taken, began = 0, time.monotonic()
+    while taken < LARGE_BYTES:
+        piece = await peer.do(peer.tls.read, LARGE_BYTES // 64)
+        taken += len(piece)
+        await asyncio.sleep(0.003)  # hundreds of times: longer than a connection lingers
+    assert time.monotonic() - began > tls_transport.LINGER_S
+    assert await peer.do(peer.read) == b""
+    assert await protocol.lost is None
+
+
 async def test_a_closed_connection_does_not_wait_for_ever_for_a_peer_that_stays(
     joined, monkeypatch
 ) -> None:
