@@ -1,4 +1,4 @@
-"""Whoever is stopped anywhere in a sweep and wakes when its time is over spoils nothing.
+"""Whoever is stopped amid a sweep, or a registration, and wakes much later spoils nothing.
 
 It is stopped at each access to the storage and the store in turn, for longer than its
 announcement holds. Meanwhile others register, promote, collect and pack.
@@ -23,6 +23,7 @@ from pliska.coordinator.registry import (
 )
 from pliska.coordinator.registry.packing import pack_cold
 from pliska.coordinator.registry.removal import KEPT_FOR
+from pliska.coordinator.registry.roots import UPLOAD_AGE_MAX
 from pliska.coordinator.registry.sweeps import ANNOUNCED_FOR
 from pliska.locks import Backend
 from pliska.locks.backends.memory import MemoryBackend
@@ -94,13 +95,14 @@ class Office:
         """Open the registry as somebody does who will be stopped."""
         return self.opened(PausingBackend(self.store, pause), PausingStorage(self.disk, pause))
 
-    def register(self, number: int) -> int:
+    def register(self, number: int, registry: Registry | None = None) -> int:
         """Register some content; return which version has it."""
         tensors = {
             name: Tensor.of_bytes("F32", (SIZE // 4,), each)
             for name, each in content(number).items()
         }
-        version = self.registry.register("digits", tensors, actor="ann").version.version
+        registry = registry or self.registry
+        version = registry.register("digits", tensors, actor="ann").version.version
         self.acknowledged[version] = number
         return version
 
@@ -158,7 +160,14 @@ def packs_registers_and_packs(office: Office) -> None:
     office.pack()
 
 
-def play(act: Callable[[Registry], object], before: Act, meanwhile: Act) -> int:
+def collects_what_is_not_registered_yet(office: Office) -> None:
+    """Take whatever lies there for an upload of which nothing was heard for long."""
+    office.now += UPLOAD_AGE_MAX + timedelta(seconds=1)
+    office.use(1)
+    office.collect()
+
+
+def play(act: Callable[[Office, Registry], object], before: Act, meanwhile: Act) -> int:
     """Let somebody act who is stopped one access later each time; return how often that was."""
     for at in range(ACCESSES_MAX):
         office = Office()
@@ -172,21 +181,25 @@ def play(act: Callable[[Registry], object], before: Act, meanwhile: Act) -> int:
 
         pause = Pause(at, others)
         with contextlib.suppress(RegistryConflictError):
-            act(office.paused(pause))
+            act(office, office.paused(pause))
         if not pause.was_made:
             return at
         office.expect_all_sound()
     raise AssertionError(f"it never came to its end in {ACCESSES_MAX} accesses")
 
 
-def collect(registry: Registry) -> None:
+def collect(_office: Office, registry: Registry) -> None:
     registry.housekeeping("ann").collect(KEEP_ONE)
 
 
-def pack(registry: Registry) -> None:
+def pack(_office: Office, registry: Registry) -> None:
     # A version may be gone when its manifest is about to be read.
     with contextlib.suppress(IntegrityError):
         pack_cold(registry.namespace, "ann", timedelta(0))
+
+
+def register(office: Office, registry: Registry) -> None:
+    office.register(4, registry)
 
 
 def nothing(_office: Office) -> None:
@@ -229,3 +242,7 @@ def test_collector_that_is_paused_anywhere_takes_nothing_that_others_rely_on(
 )
 def test_packer_that_is_paused_anywhere_loses_no_tensor(before: Act, meanwhile: Act) -> None:
     assert play(pack, before, meanwhile) > 20
+
+
+def test_registration_that_is_paused_anywhere_has_its_files_when_it_is_acknowledged() -> None:
+    assert play(register, nothing, collects_what_is_not_registered_yet) > 10
