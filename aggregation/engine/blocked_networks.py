@@ -29,7 +29,7 @@ Array = NDArray[np.floating]
 NETWORK_ROWS_MAX = 11
 """With more rows, to sort each column takes less time than a network."""
 
-NETWORK_VALUES, SORT_VALUES = 1 << 19, 1 << 17
+NETWORK_VALUES, SORT_VALUES = 1 << 19, 1 << 18
 """Values of a block. A network is many calls, which must not be short; a sort is one."""
 
 BLOCK_COLUMNS_MIN = 1 << 12
