@@ -56,6 +56,7 @@ class HttpBody:
         self.remaining = self.length
         self._granted = granted
         self._stream = request.content
+        self._ahead = memoryview(b"")  # received and not read yet
 
     async def read_into(self, view: memoryview) -> None:
         """Fill the view exactly; see `transport.Body`."""
@@ -66,12 +67,14 @@ class HttpBody:
         try:
             async with asyncio.timeout(timeout_s):
                 while filled < len(view):
-                    # Not the whole view: the stream makes its buffer as large as what it is asked.
-                    wanted = min(len(view) - filled, limits.READ_BUFFER_BYTES)
-                    data = await self._stream.read(wanted)
+                    if not self._ahead:
+                        # Not `read(count)`: the stream would make room for as much as that.
+                        self._ahead = memoryview(await self._stream.readany())
+                    data = self._ahead[: len(view) - filled]
                     if not data:
                         raise TruncatedBodyError(f"the body ends {self.remaining} bytes early")
                     view[filled : filled + len(data)] = data
+                    self._ahead = self._ahead[len(data) :]
                     filled += len(data)
                     self.remaining -= len(data)
         except TimeoutError as error:

@@ -163,7 +163,8 @@ class HttpServer:
             loop=asyncio.get_running_loop(),
             keepalive_timeout=self._granted.idle_timeout_s,
             lingering_time=0.0,
-            read_bufsize=limits.READ_BUFFER_BYTES,
+            # It receives until it has more than twice this: with the first whole record.
+            read_bufsize=limits.READ_BUFFER_BYTES // 4,
             max_line_size=limits.HEADER_VALUE_BYTES_MAX,
             max_field_size=limits.HEADER_VALUE_BYTES_MAX,
             max_headers=limits.HEADERS_MAX,

@@ -79,9 +79,9 @@ BODY_BYTES_MAX = FRAME_BYTES_MAX
 PIECE_BYTES = 32 * KIB
 """What is written at once before the connection is drained."""
 READ_BUFFER_BYTES = 16 * KIB
-"""What is read of one connection at once, and received ahead of its reader before it waits.
+"""What is read of one connection at once: one TLS record.
 
-One TLS record: of the one that goes over it there may be as much again.
+What has been received ahead of its reader is less than twice as much.
 """
 WRITE_BUFFER_BYTES = 32 * KIB
 """What one connection may have been given to send and not sent yet."""
