@@ -180,15 +180,16 @@ async def test_closing_sends_what_waits_and_waits_for_the_peer_to_leave(joined) 
 
 async def test_a_slow_peer_gets_the_whole_of_the_last_reply(joined) -> None:
     transport, protocol, peer = joined
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+    peer.tls.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
     transport.write(bytes(LARGE_BYTES))
     transport.close()
     taken, began = 0, time.monotonic()
-    while taken < LARGE_BYTES:
-        piece = await peer.do(peer.tls.read, LARGE_BYTES // 64)
+    while piece := await peer.do(peer.read, LARGE_BYTES // 32):
         taken += len(piece)
-        await asyncio.sleep(0.003)  # hundreds of times: longer than a connection lingers
+        await asyncio.sleep(0.05)  # often enough that all of it takes longer than one linger
     assert time.monotonic() - began > tls_transport.LINGER_S
-    assert await peer.do(peer.read) == b""
+    assert taken == LARGE_BYTES
     assert await protocol.lost is None
 
 
