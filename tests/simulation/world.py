@@ -198,9 +198,14 @@ class World:
         process.start(self._run(process, main))
 
     def can_burn(self, name: str) -> bool:
-        """Whether a commit promises to outlive the machine of this process."""
+        """Whether a commit promises to outlive the machine of this process.
+
+        Not once others have finished: the rounds are on their disks, but nobody is there to
+        give them.
+        """
         is_at_work = name in self.coordinators and self.ended.get(name) is None
-        return self.scenario.may_burn and not self.burnt and is_at_work
+        are_all_at_work = self.finished_at == math.inf
+        return self.scenario.may_burn and not self.burnt and is_at_work and are_all_at_work
 
     def burn(self, name: str) -> None:
         """Lose a machine, disk included; a new one with an empty disk takes its name."""
