@@ -1,6 +1,7 @@
 """What workers ask a real store while nothing changes: nothing, beside keeping their watches."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol
@@ -9,8 +10,9 @@ import pytest
 from training.site import Site
 from training.toy_job import toy_job
 
-from pliska.coordinator.client import JobDirectory
-from pliska.locks import connect
+from pliska.coordinator.client import Endpoint, JobDirectory
+from pliska.locks import Election, Session, connect
+from pliska.trainer.leader_view import following
 from services.consul import ConsulServer
 from services.proxy import PING, ZookeeperProxy
 from services.tcp_proxy import TcpProxy
@@ -19,6 +21,9 @@ from services.zookeeper import ZookeeperServer
 WORKERS = ("w1", "w2", "w3", "w4")
 IDLE_S = 2.0
 SETTLED_S = 0.5
+HEARD_S_MAX = 0.1
+"""The median; to ask twice a second would not do."""
+OUTAGE_S = 0.5
 
 
 class Ear(Protocol):
@@ -91,3 +96,53 @@ async def test_idle_workers_ask_the_store_nothing(
     hold.go_on.set()
     assert await site.finished() == [2] * 5
     direct.backend.close()
+
+
+def lead(directory: JobDirectory, name: str, session: Session) -> float:
+    """Come to lead the job; return when that was."""
+    endpoint = Endpoint(name, "127.0.0.1", 1, "", "key").to_bytes()
+    Election(session, directory.election, name, endpoint).campaign(timeout_s=10.0)
+    return time.monotonic()
+
+
+async def test_a_new_leader_is_heard_of_at_once(store_address: str) -> None:
+    directory = JobDirectory.at(store_address, "toy")
+    delays = []
+    async with asyncio.timeout(60.0), following(directory) as view:
+        with Session.open(directory.backend) as session:
+            await asyncio.to_thread(lead, directory, "c0", session)
+            leader = await view.find(1, 60.0)
+            assert leader is not None
+        for number in range(1, 8):
+            with Session.open(directory.backend) as session:
+                led = await asyncio.to_thread(lead, directory, f"c{number}", session)
+                await view.superseded(leader)
+                delays.append(time.monotonic() - led)
+                leader = await view.find(1, 60.0)
+                assert leader is not None
+                assert leader.endpoint.name == f"c{number}"
+    assert sorted(delays)[len(delays) // 2] < HEARD_S_MAX, delays
+    directory.backend.close()
+
+
+async def test_who_came_to_lead_while_the_store_was_away_is_heard_of_when_it_is_back(
+    store_address: str, server: ConsulServer | ZookeeperServer
+) -> None:
+    directory = JobDirectory.at(store_address, "toy")
+    with TcpProxy(server.host_port) as proxy:
+        address = store_address.replace(server.host_port, proxy.host_port)
+        behind = JobDirectory(connect(address), "toy")
+        async with asyncio.timeout(60.0), following(behind) as view:
+            with Session.open(directory.backend) as session:
+                await asyncio.to_thread(lead, directory, "c0", session)
+                leader = await view.find(1, 60.0)
+                assert leader is not None
+                proxy.refuse()
+            with Session.open(directory.backend) as session:
+                await asyncio.to_thread(lead, directory, "c1", session)
+                await asyncio.sleep(OUTAGE_S)
+                assert await view.find(1, 60.0) == leader
+                proxy.heal()
+                await view.superseded(leader)
+        behind.backend.close()
+    directory.backend.close()
