@@ -166,7 +166,7 @@ async def test_a_newcomer_whose_coordinator_dies_while_it_joins_finds_the_next_o
         await site.coordinator(name, session_timeout_s=2.0, storage=site.own_storage(name))
     leader = await site.leads("c1", "c2")
     (standby,) = {"c1", "c2"} - {leader}
-    await site.stands_by(standby)
+    await site.follow(standby)
     pace = site.paced_worker("w1")
     site.worker("w2")
     newcomer = asyncio.create_task(process(site, "w3"))

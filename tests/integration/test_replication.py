@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from training.site import Site
@@ -58,17 +57,6 @@ def expect_all_there(site: Site, name: str, seen: Mapping[int, set[bytes]]) -> N
     assert chain[-1].parameters_digest == site.undisturbed_digest(*WORKERS)
 
 
-async def follows(site: Site, *names: str) -> None:
-    """Wait until the leader says of these standbys that they follow it."""
-
-    def holds(now: Mapping[str, Any]) -> bool:
-        standbys = now.get("replicas", {}).get("standbys", [])
-        following = {each["coordinator"] for each in standbys if each["state"] == "following"}
-        return set(names) <= following
-
-    await site.status(holds)
-
-
 async def replace_leader(site: Site, alive: list[str], name: str) -> None:
     """Kill the leader, remove its disk, and start another coordinator in its place."""
     leader = await site.leads(*alive)
@@ -81,7 +69,7 @@ async def replace_leader(site: Site, alive: list[str], name: str) -> None:
 
 async def all_follow(site: Site, alive: list[str]) -> None:
     leader = await site.leads(*alive)
-    await follows(site, *(set(alive) - {leader}))
+    await site.follow(*(set(alive) - {leader}))
 
 
 @pytest.mark.timeout(300)
@@ -126,7 +114,7 @@ async def starts(site: Site, *names: str, session_timeout_s: float = 2.0) -> lis
         )
     leader = await site.leads(*names)
     standbys = [name for name in names if name != leader]
-    await follows(site, *standbys)
+    await site.follow(*standbys)
     return [leader, *standbys]
 
 
@@ -168,7 +156,7 @@ async def test_a_standby_that_hangs_delays_a_round_for_its_session_at_most(site:
     now = await site.status(lambda now: now["replicas"]["in_force"] == 0)
     assert "only" in now["replicas"]["reason"]
     site.children[standby].signal(signal.SIGCONT)
-    await follows(site, standby)
+    await site.follow(standby)
     pace.allow(6)
     assert await site.finished() == [6, 6, 6]
     for name in (leader, standby):

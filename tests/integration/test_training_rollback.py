@@ -185,7 +185,7 @@ async def test_a_leader_that_is_killed_meanwhile_leaves_a_job_that_is_rolled_bac
             await site.coordinator(name, session_timeout_s=2.0, storage=site.own_storage(name))
         leader = await site.leads("c1", "c2")
         (standby,) = {"c1", "c2"} - {leader}
-        await site.stands_by(standby)
+        await site.follow(standby)
         second = site.own_storage(standby)
         paces = await workers_at(site, LAST)
         ordering = asyncio.create_task(roll_back(site, *order))

@@ -244,6 +244,20 @@ class Site:
         """Wait until these coordinators are candidates that do not lead."""
         await self.status(lambda now: set(names) <= set(now["standbys"]))
 
+    async def follow(self, *names: str) -> None:
+        """Wait until the leader says of these standbys that they follow it.
+
+        From then on a round is committed once one of them has it too, where
+        `durable.replicas` is "auto".
+        """
+
+        def holds(now: Mapping[str, Any]) -> bool:
+            standbys = now.get("replicas", {}).get("standbys", [])
+            following = {each["coordinator"] for each in standbys if each["state"] == "following"}
+            return set(names) <= following
+
+        await self.status(holds)
+
     def chain(self, storage: Path | None = None) -> list[CommitRecord]:
         """Return the committed records, oldest first, each found by its successor's digest."""
         record = self.directory.commit()
