@@ -1,5 +1,7 @@
 """Means without compilation, by networks and by sorts, against a sort in float64."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -46,3 +48,27 @@ def test_rows_apart_in_memory_give_the_same_bytes() -> None:
     select_mean(tuple(rows), selection, columns, outs[0], np.float32)
     select_mean([row.clone() for row in rows], selection, columns, outs[1], np.float32)
     assert torch.equal(*outs)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rows_that_lie_apart_are_taken_in_their_own_dtype(dtype: torch.dtype) -> None:
+    rows = [torch.randn(5_000).to(dtype) for _ in range(300)]
+    out = torch.empty(5_000)
+    select_mean(rows, Selection(300, range(60, 240)), slice(0, 5_000), out, np.float64)
+    ordered = torch.stack(rows).float().sort(dim=0).values
+    assert torch.allclose(out, ordered[60:240].mean(dim=0), atol=1e-6)
+
+
+def test_blocks_of_many_rows_take_no_more_memory_than_those_of_few() -> None:
+    def peak_bytes(n: int) -> int:
+        rows = [torch.randn(10_000) for _ in range(n)]
+        out = torch.empty(10_000)
+        tracemalloc.start()
+        select_mean(
+            rows, Selection(n, range(n // 4, 3 * n // 4)), slice(0, 10_000), out, np.float64
+        )
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    assert peak_bytes(1_000) < 1.3 * peak_bytes(256)
