@@ -98,13 +98,13 @@ def distances_within(rows: Rows, gram: Tensor) -> Tensor:
     lengths = products.diagonal()
     sums = lengths[:, None] + lengths
     distances = sums - (products + products.T)
-    originals = rows.seen.originals or range(rows.n)
-    is_apart = np.not_equal.outer(originals, originals)
-    for group in _connected((distances < CANCELLATION * sums) & is_apart):
+    originals = rows.seen.originals
+    is_same = np.eye(rows.n, dtype=bool) if not originals else np.equal.outer(originals, originals)
+    for group in _connected((distances < CANCELLATION * sums) & ~is_same):
         alone = rows.with_tensors(tuple(rows.tensors[i] for i in group))
         distances[np.ix_(group, group)] = squared_distances(alone).numpy()
     np.maximum(distances, 0.0, out=distances)
-    distances[~is_apart] = 0.0
+    distances[is_same] = 0.0
     return torch.from_numpy(distances)
 
 
@@ -218,9 +218,8 @@ def _connected(linked: NDArray[np.bool_]) -> list[list[int]]:
     """Return the groups of at least two rows that links connect, each in row order.
 
     Args:
-        linked: bool [n, n], symmetric; whether a row is linked to itself does not matter.
+        linked: bool [n, n], symmetric; no row is linked to itself.
     """
-    np.fill_diagonal(linked, val=False)
     groups = []
     unseen = set(np.flatnonzero(linked.any(axis=1)).tolist())
     while unseen:

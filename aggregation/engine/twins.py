@@ -49,6 +49,8 @@ def are_equal(pairs: Sequence[tuple[Tensor, Tensor]], columns: slice) -> list[bo
     Rows on the CPU that each lie in one piece are compared bit for bit, so that
     0 and -0 differ.
     """
+    if not pairs:
+        return []
     if any(row.device.type != "cpu" or row.stride() != (1,) for pair in pairs for row in pair):
         return [torch.equal(one[columns], other[columns]) for one, other in pairs]
     addresses = [(one.data_ptr(), other.data_ptr(), one.element_size()) for one, other in pairs]
