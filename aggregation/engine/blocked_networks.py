@@ -38,8 +38,8 @@ NETWORK_VALUES, SORT_VALUES = 1 << 19, 1 << 18
 BLOCK_COLUMNS_MIN = 1 << 12
 """Of shorter rows NumPy copies what it combines with each of them."""
 
-BLOCK_VALUES_MAX = 1 << 20
-"""Of more than 256 rows that would be too much memory for each thread: blocks are shorter then."""
+BLOCK_VALUES_MAX = 1 << 19
+"""Of more than 128 rows that would be too much memory for each thread: blocks are shorter then."""
 
 SORTED_TOGETHER = 16
 """Columns are filled up to a multiple: NumPy sorts float32 in registers of so many at most."""
