@@ -146,8 +146,8 @@ class Follower:
             feed: Says what changed; closed in the end.
             clock: Where the time comes from.
             random: Spreads retries and confirmations.
-            confirm_s: Copies are read anew after so long without a change; infinite
-                for copies whose age nobody asks for, which then cost nothing.
+            confirm_s: Copies are read anew after so long without a change; longer
+                where nobody asks for their age.
         """
         self._name = name
         self._feed = feed

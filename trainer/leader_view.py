@@ -1,14 +1,13 @@
 """Who leads a job, as one worker knows it.
 
 Watches in the store tell of each change, and while nothing changes the store is
-asked nothing. While it does not answer, what it said last counts: that leader may
+asked once a minute. While it does not answer, what it said last counts: that leader may
 well train on, and one that leads no more refuses by itself. Used by `worker`.
 """
 
 import asyncio
 import contextlib
 import logging
-import math
 from collections.abc import AsyncIterator, Callable
 from random import SystemRandom
 from typing import TypeVar
@@ -23,6 +22,8 @@ HeardT = TypeVar("HeardT")
 
 log = logging.getLogger(__name__)
 
+CONFIRM_S = 60.0
+"""Without a change the store is asked so rarely: should it forget a watch, that costs a minute."""
 CLOSE_S_MAX = 2.0
 """How long it may take in the end until the watches are gone; a store may not answer just then."""
 
@@ -90,8 +91,7 @@ async def following(directory: JobDirectory) -> AsyncIterator[LeaderView]:
     """Keep a view true for the length of the block; then no thread and no watch is left."""
     view, loop = LeaderView(directory.job), asyncio.get_running_loop()
     feed = directory.backend.open_feed()
-    # Nobody asks how old the view is, so nothing is read again to confirm it.
-    follower = Follower("pliska-leader-view", feed, SystemClock(), SystemRandom(), math.inf)
+    follower = Follower("pliska-leader-view", feed, SystemClock(), SystemRandom(), CONFIRM_S)
 
     def told(hear: Callable[[HeardT], None]) -> Callable[[HeardT], None]:
         def tell(heard: HeardT) -> None:
