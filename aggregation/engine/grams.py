@@ -16,6 +16,9 @@ from pliska.aggregation.engine.gram_kernel import GramTiling, gram_tiling
 from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.threads import SPAN_COLUMNS
 
+KEPT_PLACES_MAX = 64 * 64
+"""Places of so many products are kept from call to call; those of many rows take megabytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Products:
@@ -79,7 +82,8 @@ class _Plan:
     @classmethod
     def of(cls, target: Host, n: int, fresh: int, centre: Tensor | None) -> "_Plan":
         tiling = gram_tiling(target.lanes, target.registers)
-        return cls(n, fresh, centre, tiling, *_places(tiling, n, fresh))
+        places = _kept_places if n * fresh <= KEPT_PLACES_MAX else _places
+        return cls(n, fresh, centre, tiling, *places(tiling, n, fresh))
 
     @property
     def needs(self) -> Needs:
@@ -99,7 +103,6 @@ class _Plan:
         return Products(sums[squares:][self.places], lengths)
 
 
-@lru_cache(maxsize=64)
 def _places(tiling: GramTiling, n: int, fresh: int) -> tuple[int, NDArray[np.intp]]:
     """Return the number of tiles, and where among their sums each product is, int [fresh, n].
 
@@ -116,6 +119,9 @@ def _places(tiling: GramTiling, n: int, fresh: int) -> tuple[int, NDArray[np.int
         within = left % height * breadth + right % breadth
         places[row] = number[left // height, right // breadth] * tiling.tile_sums + within
     return len(tiles), places
+
+
+_kept_places = lru_cache(maxsize=64)(_places)
 
 
 @lru_cache(maxsize=8)
