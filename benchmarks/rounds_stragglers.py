@@ -9,6 +9,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -63,6 +64,8 @@ def rate(mode: str, quorum: int, slower: float) -> float:
 
 
 async def _rate(folder: Path, mode: str, quorum: int, slower: float) -> float:
+    # Each worker computes in a thread, and those of one loop are fewer than these workers.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4 * WORKERS))
     job = toy_job(
         count=100_000,
         workers=WORKERS,
