@@ -42,6 +42,9 @@ from pliska.locks.errors import (
 
 _log = logging.getLogger(__name__)
 
+READS_BEHIND_MAX = 50
+"""How often a server that lags behind, by milliseconds, is asked before it is believed."""
+
 
 class ZookeeperLink:
     """A connection that reconnects, until it is closed. Safe to use from any thread."""
@@ -112,26 +115,36 @@ class ZookeeperLink:
                     )
                 self._changed.wait(left_s)
 
-    def read(self, operations: Sequence[Operation], until_s: float) -> Reply:
+    def read(self, operations: Sequence[Operation], until_s: float, since: int = 0) -> Reply:
         """Read, at one moment, what was acknowledged to anybody before this call.
+
+        Args:
+            operations: What.
+            until_s: When to give up.
+            since: A zxid that the caller knows of. The server that leads the others may apply a
+                transaction after one that follows has acknowledged it, and knows of nothing to
+                wait for at a `sync`; it is asked again, a few times, until it has caught up.
 
         Raises:
             The errors of `wait_until_connected`.
         """
+        asked = 0
         while True:
+            asked += 1
             # On one connection the server answers in order: the read sees what the sync brought.
             synced, read = Answer(Sync(self._options.root or "/")), Answer(ReadMany(operations))
             self._send(until_s, synced, read)
             try:
                 reply: Reply = self.wait(read, until_s)
-                self.wait(synced, until_s)
+                caught_up: int = self.wait(synced, until_s)
             except StoreUnavailableError:
                 if synced.is_delivered:
                     self.wait(synced, until_s)  # it may say why there was nothing more
                 if self._is_closed or self._clock.now_s() >= until_s:
                     raise
             else:
-                return reply
+                if caught_up >= since or asked == READS_BEHIND_MAX:
+                    return reply
 
     def read_on(self, operations: Sequence[Operation], until_s: float) -> Reply:
         """Read, at one moment, at least what a read of this link saw before.

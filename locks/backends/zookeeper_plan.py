@@ -26,7 +26,17 @@ from kazoo.protocol.serialization import Create as CreateNode
 from kazoo.protocol.serialization import Delete as DeleteNode
 from kazoo.security import ACL
 
-from pliska.locks.backends.base import Absent, Change, Check, Create, Delete, Record, Update
+from pliska.locks.backends.base import (
+    Absent,
+    Change,
+    Check,
+    Create,
+    Delete,
+    Existing,
+    Record,
+    Unmodified,
+    Update,
+)
 from pliska.locks.backends.keys import directory_of
 from pliska.locks.backends.transactional import refusal
 from pliska.locks.backends.zookeeper_reads import DIRECTORY, Node
@@ -78,6 +88,17 @@ def needs_reading(
         isinstance(change, Update) or (isinstance(change, Delete) and not is_own(change.key))
         for change in changes
     )
+
+
+def newest_known(checks: Sequence[Check]) -> int:
+    """Return the newest zxid that checks name, 0 if none does: a server may lag behind it."""
+    known = [0]
+    for check in checks:
+        if isinstance(check, Existing):
+            known.append(check.created)
+        elif isinstance(check, Unmodified):
+            known.append(check.modified)
+    return max(known)
 
 
 def keys_to_read(checks: Sequence[Check], changes: Sequence[Change]) -> list[str]:

@@ -54,9 +54,18 @@ class Node(NamedTuple):
         return Record(key, self.data, Revision(self.created), Revision(self.modified), session_id)
 
 
-def read_nodes(link: ZookeeperLink, paths: Sequence[str], until_s: float) -> list[Node | None]:
-    """Read nodes, None for those that do not exist; what was acknowledged before is seen."""
-    first = link.read(_get(paths[:READS_MAX]), until_s)
+def read_nodes(
+    link: ZookeeperLink, paths: Sequence[str], until_s: float, since: int = 0
+) -> list[Node | None]:
+    """Read nodes, None for those that do not exist; what was acknowledged before is seen.
+
+    Args:
+        link: Where to read.
+        paths: Which.
+        until_s: When to give up.
+        since: See `ZookeeperLink.read`.
+    """
+    first = link.read(_get(paths[:READS_MAX]), until_s, since)
     return [
         *(node_read(link, result) for result in first.results),
         *_read_on(link, paths[READS_MAX:], until_s),

@@ -28,6 +28,7 @@ from pliska.locks.backends.zookeeper_plan import (
     keys_to_read,
     lacks_directory,
     needs_reading,
+    newest_known,
     plan,
     refused,
 )
@@ -148,7 +149,8 @@ class Writer:
 
     def _read(self, checks: Sequence[Check], changes: Sequence[Change], until_s: float) -> Seen:
         keys = [key for key in keys_to_read(checks, changes) if key or self._layout.root]
-        nodes = read_nodes(self._link, [self._layout.path(key) for key in keys], until_s)
+        paths = [self._layout.path(key) for key in keys]
+        nodes = read_nodes(self._link, paths, until_s, since=newest_known(checks))
         return dict(zip(keys, nodes, strict=True))
 
     def make_directory(self, key: str, until_s: float) -> None:

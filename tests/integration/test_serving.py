@@ -18,7 +18,7 @@ import pytest
 
 from pliska.coordinator.registry import Tensor
 from pliska.coordinator.registry.tensor_file import write_tensor_file
-from services.process import free_ports
+from services.process import free_ports, stop_between_writes
 from services.ready_command import ReadyCommand
 from services.zygote import PLISKA
 
@@ -145,7 +145,7 @@ def test_a_killed_process_comes_back_at_the_generation_that_it_knew(site: Site) 
 
 def test_a_process_that_was_stopped_past_its_lease_serves_nothing_unknowing(site: Site) -> None:
     server = site.serve("n1", "--lease", "1", "--stop-when-stale")
-    server.process.send_signal(signal.SIGSTOP)
+    stop_between_writes(server.process.pid, site.environment["PLISKA_STORE"])
     assert until(
         lambda: (
             not json.loads(site.run("status", "lines", "--alias", "prod", "-o", "json"))["nodes"]

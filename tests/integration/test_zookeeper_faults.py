@@ -16,6 +16,7 @@ from pliska.locks import (
     Backend,
     ConflictError,
     Create,
+    Existing,
     ForkedProcessError,
     Grant,
     GrantLostError,
@@ -28,6 +29,7 @@ from pliska.locks import (
     StoreUnavailableError,
     connect,
 )
+from pliska.locks.backends.zookeeper_link import READS_BEHIND_MAX
 from services.lock_process import LockProcess
 from services.proxy import CHANGES, GET_DATA, READ_MANY, Action, ZookeeperProxy
 from services.zookeeper import TICK_MS, ZookeeperServer, fresh_address
@@ -434,3 +436,33 @@ def once(action: Action, kinds: Set[int] = CHANGES) -> Callable[[int], Action]:
         return Action.PASS
 
     return decide
+
+
+@pytest.mark.parametrize("catches_up", [True, False])
+def test_a_server_that_lags_behind_what_is_known_is_asked_again(
+    address: str, proxy: ZookeeperProxy, connect_to: Callable[[str], Backend], catches_up: bool
+) -> None:
+    # The leader of an ensemble may apply a transaction after a follower has acknowledged it, and
+    # answers a sync at once. Here the record is made while the server is being asked.
+    ahead = connect_to(address)
+    behind = connect_to(through(proxy, address))
+    known = ahead.transact([], [Create("d/before", b"")])
+    assert behind.get("d/before") is not None
+    reads = 0
+
+    def decide(kind: int) -> Action:
+        nonlocal reads
+        reads += kind == READ_MANY
+        if catches_up and kind == READ_MANY and reads == 3:
+            assert ahead.transact([], [Create("d/x", b"")]) == known + 1
+        return Action.PASS
+
+    proxy.decide = decide
+    checks = [Existing("d/x", Revision(known + 1))]
+    if catches_up:
+        behind.transact(checks, [Create("d/y", b"")])
+    else:
+        with pytest.raises(ConflictError, match="is gone"):
+            behind.transact(checks, [Create("d/y", b"")])
+    # The third one's sync was answered before the record was made.
+    assert reads == (4 if catches_up else READS_BEHIND_MAX)

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -110,6 +111,32 @@ def wait_until_stopped(pid: int) -> None:
     state = Path(f"/proc/{pid}/stat")
     while state.read_text(encoding="ascii").rpartition(")")[2].split()[0] != "T":
         time.sleep(0.001)
+
+
+def stop_between_writes(pid: int, address: str) -> None:
+    """Send SIGSTOP, but not amid a write to an embedded store, where it would hold up all others.
+
+    Args:
+        pid: Of the process.
+        address: Of the store that it uses.
+    """
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        wait_until_stopped(pid)
+        if not address.startswith("embedded:") or _is_writable(address.removeprefix("embedded:")):
+            return
+        os.kill(pid, signal.SIGCONT)
+
+
+def _is_writable(folder: str) -> bool:
+    file = Path(folder) / "coordination.db"
+    with contextlib.closing(sqlite3.connect(file, timeout=1.0, isolation_level=None)) as store:
+        try:
+            store.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        store.execute("ROLLBACK")
+        return True
 
 
 def free_ports(count: int) -> list[int]:

@@ -16,7 +16,7 @@ from simulation.world import Run, World
 from pliska.coordinator.records.commit import Commit
 from services.seeds import seeds
 
-SMOKE_SEEDS = range(1, 201)
+SMOKE_SEEDS = range(1, 101)
 PLAIN = Scenario(small_job())
 
 
