@@ -464,5 +464,5 @@ def test_a_server_that_lags_behind_what_is_known_is_asked_again(
     else:
         with pytest.raises(ConflictError, match="is gone"):
             behind.transact(checks, [Create("d/y", b"")])
-    # The third one's sync was answered before the record was made.
-    assert reads == (4 if catches_up else READS_BEHIND_MAX)
+    # The third one's sync may be answered before the record is made, or after.
+    assert reads in ((3, 4) if catches_up else (READS_BEHIND_MAX,))

@@ -29,6 +29,8 @@ import greenlet
 
 THREAD_S_MAX = 0.004
 """Longest time until a thread begins its work, unless the run draws another."""
+WAITS_MAX = 20
+"""How often a dead process's coroutine may wait for something as it is ended."""
 STEP_S = 1e-6
 """What one step takes: who looks at the clock again finds that it has moved."""
 
@@ -220,6 +222,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         with quiet_burial():
             for strand in self.strands:
                 strand.end()
+            # Before the collector comes across them, which ends a coroutine while it takes apart
+            # what that still uses: the interpreter has crashed over that.
+            asyncio._set_running_loop(asyncio.AbstractEventLoop())
+            for task in self._tasks:
+                _end(task)
             kept = (self.strands, self._paused, self._waiting, self._scheduled, self._tasks)
             for each in kept:
                 each.clear()
@@ -248,6 +255,17 @@ def quiet_burial() -> Iterator[None]:
         asyncio._set_running_loop(None)
         logging.setLogRecordFactory(factory)
         sys.unraisablehook = hook
+
+
+def _end(task: _Task) -> None:
+    """Have a dead process's coroutine leave its blocks, whatever those try."""
+    coroutine: Any = task.get_coro()
+    for _ in range(WAITS_MAX):
+        try:
+            coroutine.close()
+        except Exception:  # noqa: BLE001, S112 - also one that waits for something in the end
+            continue
+        return
 
 
 def _in_words(*arguments: Any, **options: Any) -> logging.LogRecord:
