@@ -55,7 +55,7 @@ def centred_gram(rows: Rows) -> Tensor:
         return fixed_point.scaled(_products_on_grid(rows, rows.grid), rows.grid)
     read_ahead(rows)
     if rows.seen.gram is None:
-        rows.seen.gram = _exact_gram(rows, _middle_row(_sampled_lengths(rows)))
+        rows.seen.gram = _exact_gram(rows, middle_row(_sampled_lengths(rows)))
     return rows.seen.gram
 
 
@@ -72,7 +72,7 @@ def read_ahead(rows: Rows) -> None:
     columns = slice(0, rows.measured)
     target = host_for(rows.tensors)
     if gpu.has_kernels(rows.tensors):
-        middle = _middle_row(_sampled_lengths(rows))
+        middle = middle_row(_sampled_lengths(rows))
         found = gpu.products(rows.tensors, columns, middle).cpu()
         products, lengths = found[:-1], found[-1]
     elif target is not None:
@@ -123,7 +123,7 @@ def distances_to_combination(distances: Tensor, weights: Sequence[float]) -> lis
 def _products(target: Host, rows: Rows) -> tuple[Tensor, Tensor]:
     """Return the inner products less a centre, and the squared lengths; of copies only once."""
     columns, sampled = slice(0, rows.measured), _sampled_lengths(rows)
-    middle = rows.tensors[_middle_row(sampled)]
+    middle = rows.tensors[middle_row(sampled)]
     copied = twins.originals(rows.tensors, columns, sampled)
     apart = sorted(set(copied))
     distinct = [rows.tensors[i] for i in apart]
@@ -187,7 +187,7 @@ def _exact_gram(rows: Rows, centre: int) -> Tensor:
     return rows.total(gram.cpu())
 
 
-def _middle_row(lengths: Sequence[float]) -> int:
+def middle_row(lengths: Sequence[float]) -> int:
     """Return the row of median length, which f < n/2 liars cannot make a huge one."""
     return sorted(range(len(lengths)), key=lambda i: (lengths[i], i))[len(lengths) // 2]
 

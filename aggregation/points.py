@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pliska.aggregation.distances import middle_row
 from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.geometry import Geometry
 from pliska.aggregation.order_statistics import BandMean, distances_to, mixed_mean
@@ -269,9 +270,8 @@ def _squared_lengths(gaps: Tensor) -> Tensor:
 
 
 def _middle_row(rows: Rows) -> int:
-    """Return the row of median length, which f < n/2 liars cannot make a huge one."""
-    lengths = [sum(parts) for parts in rows.squared_lengths()]
-    return sorted(range(rows.n), key=lambda i: (lengths[i], i))[rows.n // 2]
+    """Return the row of median length."""
+    return middle_row([sum(parts) for parts in rows.squared_lengths()])
 
 
 def shares(weights: Tensor) -> Tensor:

@@ -224,7 +224,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 strand.end()
             # Before the collector comes across them, which ends a coroutine while it takes apart
             # what that still uses: the interpreter has crashed over that.
-            asyncio._set_running_loop(asyncio.AbstractEventLoop())
+            _refuse_loops()
             for task in self._tasks:
                 _end(task)
             kept = (self.strands, self._paused, self._waiting, self._scheduled, self._tasks)
@@ -246,15 +246,21 @@ def quiet_burial() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-            # Without a loop that refuses, a `finally` block would get a real one, and leave tasks
-            # there that nobody runs.
-            asyncio._set_running_loop(asyncio.AbstractEventLoop())
+            _refuse_loops()
             while gc.collect():  # what was buried may have left something to bury
                 pass
     finally:
         asyncio._set_running_loop(None)
         logging.setLogRecordFactory(factory)
         sys.unraisablehook = hook
+
+
+def _refuse_loops() -> None:
+    """Have `finally` blocks find a loop that does nothing.
+
+    Else they would get a real one, and leave tasks there that nobody runs.
+    """
+    asyncio._set_running_loop(asyncio.AbstractEventLoop())
 
 
 def _end(task: _Task) -> None:
