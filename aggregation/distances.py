@@ -8,7 +8,7 @@ themselves, centred on one of their own.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -26,6 +26,9 @@ CANCELLATION = 1e-2
 
 COMPILED_ELEMENTS_MIN = 1 << 20
 """Fewer values are multiplied in float64 throughout, which costs a few milliseconds at most."""
+
+BLOCK_VALUES = 1 << 16
+"""Of n x n numbers, so many are worked on together: those of many rows are large."""
 
 SAMPLE_SPANS = 4
 SAMPLE_VALUES = 1 << 14
@@ -96,16 +99,25 @@ def distances_within(rows: Rows, gram: Tensor) -> Tensor:
         return fixed_point.distances_of(_products_on_grid(rows, rows.grid), rows.grid)
     products = gram.numpy()
     lengths = products.diagonal()
-    sums = lengths[:, None] + lengths
-    distances = sums - (products + products.T)
+    distances, is_close = np.empty_like(products), np.empty(products.shape, bool)
+    for some in row_blocks(rows.n):
+        sums = lengths[some, None] + lengths
+        distances[some] = sums - (products[some] + products.T[some])
+        is_close[some] = distances[some] < CANCELLATION * sums
     originals = rows.seen.originals
     is_same = np.eye(rows.n, dtype=bool) if not originals else np.equal.outer(originals, originals)
-    for group in _connected((distances < CANCELLATION * sums) & ~is_same):
+    for group in _connected(is_close & ~is_same):
         alone = rows.with_tensors(tuple(rows.tensors[i] for i in group))
         distances[np.ix_(group, group)] = squared_distances(alone).numpy()
     np.maximum(distances, 0.0, out=distances)
     distances[is_same] = 0.0
     return torch.from_numpy(distances)
+
+
+def row_blocks(n: int) -> Iterator[slice]:
+    """Cut the rows of an n x n matrix into blocks, for which steps in between are small."""
+    step = max(1, BLOCK_VALUES // n)
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
 def distances_to_combination(distances: Tensor, weights: Sequence[float]) -> list[float]:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pliska.aggregation.distances import centred_gram, distances_within
+from pliska.aggregation.distances import centred_gram, distances_within, row_blocks
 from pliska.aggregation.rows import Rows
 
 
@@ -57,8 +57,9 @@ class Geometry:
         With a majority of honest rows it lies within reach of them, whatever
         the others are.
         """
-        others = np.sort(self.between_rows.numpy(), axis=1)[:, self.n // 2]
-        return int(others.argmin())
+        distances, middle = self.between_rows.numpy(), self.n // 2
+        medians = [np.sort(distances[some], axis=1)[:, middle] for some in row_blocks(self.n)]
+        return int(np.concatenate(medians).argmin())
 
     def about(self, centre: int) -> Tensor:
         """Return the inner products of all points less point `centre`, float64 [p, p].
@@ -67,13 +68,16 @@ class Geometry:
         taken from the one that cancels less.
         """
         gram, distances = self.gram.numpy(), self.distances.numpy()
-        moved = gram - gram[:, [centre]] - gram[[centre], :] + gram[centre, centre]
         lengths = np.sqrt(gram.diagonal().clip(min=0))
         lengths = lengths + lengths[centre]
         from_centre = distances[centre]
-        polar = (from_centre[:, None] + from_centre - distances) / 2
-        largest = np.maximum(np.maximum(from_centre[:, None], from_centre), distances)
-        inner = np.where(largest < lengths[:, None] * lengths, polar, moved)
+        inner = np.empty_like(gram)
+        for some in row_blocks(len(gram)):
+            moved = gram[some] - gram[some, [centre]] - gram[[centre], :] + gram[centre, centre]
+            polar = (from_centre[some, None] + from_centre - distances[some]) / 2
+            largest = np.maximum(from_centre[some, None], from_centre)
+            np.maximum(largest, distances[some], out=largest)
+            inner[some] = np.where(largest < lengths[some, None] * lengths, polar, moved)
         np.fill_diagonal(inner, from_centre)
         return torch.from_numpy(inner)
 
@@ -83,8 +87,9 @@ class Geometry:
             inner = self.about(centre).numpy()
             radii = np.sqrt(self.distances[centre].numpy())
             inverse = np.divide(1.0, radii, out=np.zeros_like(radii), where=radii > 0)
-            cosines = inner * inverse[:, None] * inverse
-            self._views[centre] = View(radii, cosines)
+            inner *= inverse[:, None]
+            inner *= inverse
+            self._views[centre] = View(radii, inner)
         return self._views[centre]
 
     def mixed(self, matrix: Tensor) -> "Geometry":

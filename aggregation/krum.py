@@ -7,6 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from pliska.aggregation.distance_rule import DistanceRule
+from pliska.aggregation.distances import row_blocks
 from pliska.aggregation.errors import ParameterError
 from pliska.aggregation.geometry import Geometry
 from pliska.aggregation.points import Choice, mean_of
@@ -88,10 +89,12 @@ def krum_scores(distances: Tensor, f: int, variant: Variant) -> list[float]:
     neighbours = n - f - 2 if variant == "blanchard" else n - f - 1
     # A row is not its own neighbour. Its place in the sorted order would not
     # tell which entry is itself: another row may be at distance zero too.
-    others = distances.numpy().copy()
-    np.fill_diagonal(others, np.inf)
-    others.sort(axis=1)
-    scores: list[float] = others[:, :neighbours].sum(axis=1).tolist()
+    scores: list[float] = []
+    for some in row_blocks(n):
+        others = distances[some].numpy().copy()
+        np.fill_diagonal(others[:, some], np.inf)
+        others.sort(axis=1)
+        scores += others[:, :neighbours].sum(axis=1).tolist()
     return scores
 
 

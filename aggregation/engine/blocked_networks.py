@@ -22,7 +22,7 @@ from torch import Tensor
 
 from pliska.aggregation.engine.networks import Selection
 from pliska.aggregation.engine.statistics import DOT_COLUMNS, Sums
-from pliska.aggregation.engine.threads import over_spans
+from pliska.aggregation.engine.threads import sum_over_spans
 
 Array = NDArray[np.floating]
 
@@ -82,8 +82,8 @@ def select_mean(
     values = NETWORK_VALUES if _has_network(selection) else SORT_VALUES
     fewest = min(BLOCK_COLUMNS_MIN, BLOCK_VALUES_MAX // selection.n)
     width = max(values // selection.n, fewest)
-    parts = over_spans(work, columns.start, columns.stop, width)
-    return Sums(*np.sum(parts, axis=0)) if parts else Sums(*np.zeros((3, selection.n)))
+    zero = np.zeros((3, selection.n))
+    return Sums(*sum_over_spans(work, zero, columns.start, columns.stop, width))
 
 
 class _Widened:

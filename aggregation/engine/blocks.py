@@ -31,8 +31,8 @@ SPANS = 32
 
 SPAN_MULTIPLE = 1 << 10
 
-SUMS_BYTES_MAX = 1 << 24
-"""Sums of spans that are kept at once, where it is enough for two a thread: many rows make many."""
+SUMS_BYTES_MAX = 1 << 22
+"""Sums of spans that are kept at once, where it is enough for one a thread: many rows make many."""
 
 CACHE_LINE_BYTES = 64
 CACHE_LINE_FLOATS = CACHE_LINE_BYTES // 4
@@ -81,14 +81,18 @@ def over_blocks(
     if not width:
         return np.zeros(needs.sums)
     step, size = _span_columns(len(rows), width), math.prod(needs.sums)
-    spans = max(2 * torch.get_num_threads(), SUMS_BYTES_MAX // (8 * max(size, 1)))
+    spans = max(torch.get_num_threads(), SUMS_BYTES_MAX // (8 * max(size, 1)))
     total = np.zeros(size)
     for start in range(columns.start, columns.stop, spans * step):
         some = slice(start, min(start + spans * step, columns.stop))
-        sums = span_sums(target, kernel, rows, some, needs, step, vector)
-        sums[0] += total  # spans are added in their order, however many are kept at once
-        total = sums.sum(axis=0)
+        _add(span_sums(target, kernel, rows, some, needs, step, vector), total)
     return total.reshape(needs.sums)
+
+
+def _add(sums: NDArray[np.float64], total: NDArray[np.float64]) -> None:
+    """Add the sums of spans [spans, size] to the total [size]; they are of no use afterwards."""
+    sums[0] += total  # in their order, however many are kept at once
+    sums.sum(axis=0, out=total)
 
 
 def span_sums(

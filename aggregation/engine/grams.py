@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -17,7 +17,8 @@ from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.threads import SPAN_COLUMNS
 
 KEPT_PLACES_MAX = 64 * 64
-"""Places of so many products are kept from call to call; those of many rows take megabytes."""
+"""Places of so many products are kept from call to call; those of many rows would take megabytes
+and are made for one row after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +76,21 @@ class _Plan:
     n: int
     fresh: int
     centre: Tensor | None
-    tiling: GramTiling
-    tiles: int
-    places: NDArray[np.intp]
+    tiles: "_Tiles"
 
     @classmethod
     def of(cls, target: Host, n: int, fresh: int, centre: Tensor | None) -> "_Plan":
         tiling = gram_tiling(target.lanes, target.registers)
-        places = _kept_places if n * fresh <= KEPT_PLACES_MAX else _places
-        return cls(n, fresh, centre, tiling, *places(tiling, n, fresh))
+        numbered = _kept_tiles if n * fresh <= KEPT_PLACES_MAX else _Tiles.of
+        return cls(n, fresh, centre, numbered(tiling, n, fresh))
 
     @property
     def needs(self) -> Needs:
+        tiling = self.tiles.tiling
         return Needs(
-            sums=(self.n * LANES + self.tiles * self.tiling.tile_sums,),
-            scratch_floats=self.tiling.packed_floats(self.n),
-            pointers=self.tiling.rows_tiled(self.n),
+            sums=(self.n * LANES + self.tiles.count * tiling.tile_sums,),
+            scratch_floats=tiling.packed_floats(self.n),
+            pointers=tiling.rows_tiled(self.n),
             given=(self.n, self.fresh, -1 if self.centre is None else self.n),
         )
 
@@ -100,28 +100,53 @@ class _Plan:
     def products(self, sums: NDArray[np.float64]) -> Products:
         squares = self.n * LANES
         lengths = sums[:squares].reshape(self.n, LANES).sum(axis=1)
-        return Products(sums[squares:][self.places], lengths)
+        found = sums[squares:]
+        if self.n * self.fresh <= KEPT_PLACES_MAX:
+            return Products(found[self.tiles.places], lengths)
+        gram = np.empty((self.fresh, self.n))
+        for row in range(self.fresh):
+            gram[row] = found[self.tiles.places_of(row)]
+        return Products(gram, lengths)
 
 
-def _places(tiling: GramTiling, n: int, fresh: int) -> tuple[int, NDArray[np.intp]]:
-    """Return the number of tiles, and where among their sums each product is, int [fresh, n].
+@dataclass(frozen=True, eq=False)
+class _Tiles:
+    """Where among the sums of tiles the products of the first `fresh` rows with all n are.
 
-    What lies left of the diagonal is found right of it.
+    Attributes:
+        count: How many tiles there are.
+        numbers: Which one each is, int [rows of tiles, columns of tiles].
     """
-    height, breadth = tiling.height, tiling.breadth
-    tiles = tiling.tiles(n, fresh)
-    number = np.zeros((-(-n // height), -(-n // breadth)), np.intp)
-    for tile, (row, column) in enumerate(tiles):
-        number[row // height, column // breadth] = tile
-    places, columns = np.empty((fresh, n), np.intp), np.arange(n)
-    for row in range(fresh):  # one by one: of many rows the indices would take megabytes
+
+    tiling: GramTiling
+    n: int
+    fresh: int
+    count: int
+    numbers: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, tiling: GramTiling, n: int, fresh: int) -> "_Tiles":
+        tiles = tiling.tiles(n, fresh)
+        numbers = np.zeros((-(-n // tiling.height), -(-n // tiling.breadth)), np.intp)
+        for number, (row, column) in enumerate(tiles):
+            numbers[row // tiling.height, column // tiling.breadth] = number
+        return cls(tiling, n, fresh, len(tiles), numbers)
+
+    def places_of(self, row: int) -> NDArray[np.intp]:
+        """Return where a row's products are, int [n]: left of the diagonal as right of it."""
+        height, breadth, columns = self.tiling.height, self.tiling.breadth, np.arange(self.n)
         left, right = np.minimum(row, columns), np.maximum(row, columns)
-        within = left % height * breadth + right % breadth
-        places[row] = number[left // height, right // breadth] * tiling.tile_sums + within
-    return len(tiles), places
+        first = self.numbers[left // height, right // breadth] * self.tiling.tile_sums
+        places: NDArray[np.intp] = first + left % height * breadth + right % breadth
+        return places
+
+    @cached_property
+    def places(self) -> NDArray[np.intp]:
+        """Those of all rows, int [fresh, n]."""
+        return np.stack([self.places_of(row) for row in range(self.fresh)])
 
 
-_kept_places = lru_cache(maxsize=64)(_places)
+_kept_tiles = lru_cache(maxsize=64)(_Tiles.of)
 
 
 @lru_cache(maxsize=8)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pliska.aggregation.engine import reports
 from pliska.aggregation.engine.compiler import host_for
-from pliska.aggregation.engine.threads import over_spans
+from pliska.aggregation.engine.threads import sum_over_spans
 
 SQUARE_MIN = 1e-30
 """Squares that average less than this were partly lost to float32's range."""
@@ -117,7 +117,7 @@ def squared_length(row: Tensor, columns: slice) -> float:
         )
         return sum(float(torch.dot(piece, piece)) for piece in pieces)
 
-    total = sum(over_spans(part, columns.start, columns.stop))
+    total = sum_over_spans(part, 0.0, columns.start, columns.stop)
     return total if SQUARE_MIN * width <= total < np.inf else squares(row, columns)
 
 

@@ -6,15 +6,19 @@ over them are the same bytes for any number of threads.
 """
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 T = TypeVar("T")
+S = TypeVar("S", float, NDArray[np.float64])
 
 SPAN_COLUMNS = 1 << 16
 """Columns of one piece of work: about a millisecond, and a multiple of every tile."""
@@ -57,6 +61,38 @@ def over_spans(
             if not other.cancel():
                 other.result()
     return [done[first] for first in firsts]
+
+
+def sum_over_spans(
+    work: Callable[[int, int], S], zero: S, start: int, stop: int, width: int = SPAN_COLUMNS
+) -> S:
+    """Return `zero` plus work(first, end) of every span of start..stop, added in column order.
+
+    Parts are added as soon as those before them are there: how many are kept
+    does not grow with the columns.
+
+    Args:
+        work: As of `over_spans`, as are the others.
+        zero: What there is before the first one.
+        start: As there.
+        stop: As there.
+        width: As there.
+    """
+    total, next_first = zero, start
+    early: dict[int, S] = {}
+    adding = threading.Lock()
+
+    def add(first: int, end: int) -> None:
+        nonlocal total, next_first
+        part = work(first, end)
+        with adding:
+            early[first] = part
+            while next_first in early:
+                total = total + early.pop(next_first)
+                next_first += width
+
+    over_spans(add, start, stop, width)
+    return total
 
 
 @lru_cache(maxsize=4)
