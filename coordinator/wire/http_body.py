@@ -39,6 +39,9 @@ STANDARD = ServerLimits()
 """What a server grants that was not told otherwise."""
 
 
+NOTHING = memoryview(b"")
+
+
 class HttpBody:
     """A `transport.Body` over aiohttp's stream.
 
@@ -56,7 +59,7 @@ class HttpBody:
         self.remaining = self.length
         self._granted = granted
         self._stream = request.content
-        self._ahead = memoryview(b"")  # received and not read yet
+        self._ahead = NOTHING  # received and not read yet
 
     async def read_into(self, view: memoryview) -> None:
         """Fill the view exactly; see `transport.Body`."""
@@ -74,9 +77,11 @@ class HttpBody:
                     if not data:
                         raise TruncatedBodyError(f"the body ends {self.remaining} bytes early")
                     view[filled : filled + len(data)] = data
-                    self._ahead = self._ahead[len(data) :]
                     filled += len(data)
                     self.remaining -= len(data)
+                    # A view without bytes would keep the record it is of until the next one.
+                    self._ahead = self._ahead[len(data) :] or NOTHING
+                    data = NOTHING
         except TimeoutError as error:
             raise StalledBodyError(
                 f"the body came too slowly: {filled} of {len(view)} bytes in {timeout_s:.1f} s"

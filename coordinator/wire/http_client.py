@@ -112,6 +112,8 @@ class HttpClient:
                 timeout=aiohttp.ClientTimeout(total=None),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
+                # They say nothing to our server, which keeps a request's headers while it waits.
+                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
                 read_bufsize=READ_BUFFER_BYTES,
             )
         return self._session
