@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from pliska.coordinator import free_memory
 from pliska.coordinator.announcement import LEADER, STANDBY, Announcement
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.duty import Duty
@@ -108,6 +109,7 @@ class Daemon:
             JobFileError: The job cannot run as it is written.
             CoordinatorError, LockError, DiscoveryError: What could not be opened.
         """
+        free_memory.keep_large_pieces_apart()
         connections_max = raise_file_limit(self._job.rounds.workers)
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="pliska"))
