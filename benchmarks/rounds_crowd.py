@@ -1,14 +1,13 @@
 """As many workers as a job may have: the leader's memory, and how time grows with their number.
 
 The leader is in a process of its own for each sample, with its real parts. The
-workers are tasks of this process, each with its own key, token, connections and
-heartbeats: they download each version and send a gradient for it, all at once, over
+workers are tasks of this process, each with its own key, token and
+connection: they download each version and send a gradient for it, all at once, over
 TLS. What they would compute is made beforehand. Leader and workers share the
 machine's cores, as they would not.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import secrets
@@ -17,7 +16,7 @@ import tempfile
 import threading
 import time
 from asyncio.subprocess import PIPE
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from report import Figure, figure
 
 from pliska.coordinator.client import CoordinatorClient, Endpoint, Membership, Version
+from pliska.coordinator.free_memory import keep_large_pieces_apart
 from pliska.coordinator.open_files import raise_file_limit
 from pliska.coordinator.wire import (
     EMPTY,
@@ -36,11 +36,11 @@ from pliska.coordinator.wire import (
     ReplyCode,
     SealedPayload,
     Signer,
-    TransportError,
     gradient_frame,
     seal,
 )
 from pliska.discovery import key_id, public_bytes
+from pliska.trainer.heartbeat import keep_alive, poll_s
 
 COUNTS = (125, 250, 500, 1000)
 D = 1_000_000
@@ -51,10 +51,10 @@ SCRATCH_BYTES = 64 * 2**20
 """What a rule may take beside its rows, whatever their number and length."""
 ROUNDS = 2
 """The first one, in which workers join and memory is new, is not timed."""
-WORKER_LEASE_S = 600.0
+WORKER_LEASE_S = 45.0
+"""What workers go by: so large a job's operator asks for more than the 10 s of few workers."""
+GIVEN_UP_S = 600.0
 """No worker is given up: here one loop stands for all of them, and may be late."""
-HEARTBEAT_S = 15.0
-POLL_S = 10.0
 JOINING_AT_ONCE = 16
 ROUND_TIMEOUT_S = 600.0
 
@@ -187,12 +187,13 @@ class Crowd:
             client = CoordinatorClient(self._endpoint, "wide")
             joined = await client.join(name, b"1" * 16, signer, EMPTY)
         assert isinstance(joined, Membership), joined
-        beating = asyncio.create_task(_beat(client, joined))
+        joined = replace(joined, lease_s=WORKER_LEASE_S)
+        living = asyncio.create_task(keep_alive(client, joined))
         try:
             await self._joined.wait()
             await self._train(client, joined, name, signer, self._sealed[number])
         finally:
-            beating.cancel()
+            living.cancel()
             await client.close()
 
     async def _train(
@@ -206,7 +207,9 @@ class Crowd:
         version, is_sent, seq = None, False, 0
         while True:
             after = -1 if version is None else version.version
-            news = await client.model(joined, after, POLL_S, self._landing, wants_lease=not is_sent)
+            news = await client.model(
+                joined, after, poll_s(joined), self._landing, wants_lease=not is_sent
+            )
             assert not isinstance(news, Reply), news
             if isinstance(news, Version):
                 version, is_sent = news, False
@@ -254,13 +257,6 @@ class Crowd:
         )
 
 
-async def _beat(client: CoordinatorClient, joined: Membership) -> None:
-    while True:
-        await asyncio.sleep(HEARTBEAT_S)
-        with contextlib.suppress(TransportError):  # late, on a machine that is busy
-            await client.heartbeat(joined)
-
-
 def signer_of(worker: str) -> Signer:
     """Return the signer that `Lead` has enrolled for this worker."""
     key = Ed25519PrivateKey.from_private_bytes(sha256(worker.encode()).digest())
@@ -276,6 +272,7 @@ async def _lead(folder: Path, rule: str, n: int, d: int) -> Sample:
     from pliska.coordinator.training.model import TrainingModel
     from pliska.coordinator.wire.job import parse_job
 
+    keep_large_pieces_apart()  # as a daemon does, too
     raise_file_limit(n)
     text = JOB.format(width=d // 2, rule=rule, f=n // 5, n=n, rounds=ROUNDS)
     job = parse_job(text, "wide.toml")
@@ -287,14 +284,14 @@ async def _lead(folder: Path, rule: str, n: int, d: int) -> Sample:
     rounds: list[float] = []
     closings: list[float] = []
     processor: list[float] = []
-    async with lead.serving(worker_lease_s=WORKER_LEASE_S):
-        before = memory_bytes("VmRSS")
+    async with lead.serving(worker_lease_s=GIVEN_UP_S):
         leader = lead.directory.leader()
         assert leader is not None
         driver, publisher = lead.leading.intake.driver, lead.leading.publisher
-        print(leader.endpoint.to_bytes().hex(), flush=True)
-        print(lead.leading.intake.manifest.digest.hex(), flush=True)
         async with lead.running() as running:
+            before = memory_bytes("VmRSS")
+            print(leader.endpoint.to_bytes().hex(), flush=True)
+            print(lead.leading.intake.manifest.digest.hex(), flush=True)
             for version in range(1, ROUNDS + 1):
                 began_at, began_s = time.perf_counter(), time.process_time()
                 while publisher.published.version < version:

@@ -84,6 +84,7 @@ class CoordinatorClient:
         """Prepare to connect; nothing is sent yet."""
         self.endpoint = endpoint
         self.job = job
+        self._asked_at = 0.0
         self._http = HttpClient(
             endpoint.address,
             client_context(endpoint.certificate),
@@ -148,8 +149,12 @@ class CoordinatorClient:
         token = header_in(response, routes.TOKEN, str)
         return Membership(token, header_in(response, routes.LEASE_S, float), reply.epoch)
 
+    def silent_s(self) -> float:
+        """Return how long ago the last call began: each one keeps its member's lease."""
+        return asyncio.get_running_loop().time() - self._asked_at
+
     async def heartbeat(self, membership: Membership) -> Reply:
-        """Keep the membership alive."""
+        """Keep the membership alive while there is nothing else to say."""
         return reply_in(await self._post("heartbeat", membership))
 
     async def leave(self, membership: Membership) -> Reply:
@@ -222,6 +227,7 @@ class CoordinatorClient:
         timeout_s: float = CALL_TIMEOUT_S,
         into: memoryview | None = None,
     ) -> ClientResponse:
+        self._asked_at = asyncio.get_running_loop().time()
         return await self._http.request(
             "GET",
             routes.job_path(self.job, action),
@@ -237,6 +243,7 @@ class CoordinatorClient:
         body: Buffer | Iterable[Buffer] = b"",
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> ClientResponse:
+        self._asked_at = asyncio.get_running_loop().time()
         return await self._http.request(
             "POST",
             routes.job_path(self.job, action),

@@ -181,8 +181,10 @@ class Server:
         return _accepted(leading)
 
     async def _members(self, leading: Leading, request: Request) -> Response:
-        if _member(leading, request) is None:
+        member = _member(leading, request)
+        if member is None:
             return self._stranger()
+        leading.heard_from(member)
         leases = leading.leases()
         present = sorted(leading.members.present())
         return _json({"workers": {worker: leases.get(worker) for worker in present}})

@@ -41,17 +41,15 @@ from pliska.trainer.base_version import BaseVersion
 from pliska.trainer.donation import Donation
 from pliska.trainer.errors import WorkerRefusedError
 from pliska.trainer.gradient_source import Assignment, GradientSource
+from pliska.trainer.heartbeat import keep_alive, poll_s
 from pliska.trainer.incarnation import Incarnation
 from pliska.trainer.leader_view import LeaderView, following
 from pliska.trainer.until import until
 
 log = logging.getLogger(__name__)
 
-POLL_S = 10.0
-"""How long one request for a newer version is held open."""
 LEADER_PAUSE_S = 0.1
 """Pause before a leader is tried again."""
-HEARTBEATS_PER_LEASE = 3
 
 NO_LEASE = "waits for a batch: its round is not open yet, or it is in quarantine"
 
@@ -167,7 +165,7 @@ class Worker:
         if joined.epoch != epoch:
             return None  # the coordinator there leads no more, or again
         log.info("worker=%s epoch=%d reason=%s", self.name, joined.epoch, "joined")
-        return await until(self._train(client, joined), _beat(client, joined))
+        return await until(self._train(client, joined), keep_alive(client, joined))
 
     async def _train(self, client: CoordinatorClient, joined: Membership) -> Version | None:
         """Send gradients until the last version is there, or the leader is another one."""
@@ -186,12 +184,12 @@ class Worker:
                 log.info("worker=%s reason=%s", self.name, NO_LEASE)
                 if isinstance(news, NothingNewer):
                     await asyncio.sleep(LEADER_PAUSE_S)
-                wait_s = POLL_S
+                wait_s = poll_s(joined)
                 continue
             reply = await self._deliver(client, joined)
             if reply.code in REJOIN:
                 return None
-            wait_s = self._wait_after(reply)
+            wait_s = poll_s(joined) if self._waits_after(reply) else 0.0
 
     async def _download(
         self, client: CoordinatorClient, joined: Membership, wait_s: float
@@ -236,38 +234,26 @@ class Worker:
         signed = self._incarnation.sign(base, lease, joined.epoch, self._mode_epoch, self._sealed)
         return await client.push(gradient_frame(signed, self._sealed))
 
-    def _wait_after(self, reply: Reply) -> float:
-        """Decide how long to wait for a newer version after a gradient was answered.
+    def _waits_after(self, reply: Reply) -> bool:
+        """Decide whether to wait for a newer version after a gradient was answered.
 
         Raises:
             WorkerRefusedError: Sending it again is of no use.
         """
         if reply.code in ANEW:
             self._base.forget()
-            return 0.0
+            return False
         if reply.code is ReplyCode.STALE_LEASE:
             self._lease = self._sealed = None
-            return 0.0
+            return False
         if reply.code in UNUSABLE:
             log.warning("worker=%s code=%s reason=%s", self.name, reply.code, reply.reason)
-            return POLL_S
+            return True
         if reply.code in SETTLED:
-            return POLL_S
+            return True
         raise self._refused(reply)
 
     def _refused(self, reply: Reply) -> WorkerRefusedError:
         return WorkerRefusedError(
             f"the coordinator refuses worker {self.name!r}: {reply.code}, {reply.reason}"
         )
-
-
-async def _beat(client: CoordinatorClient, joined: Membership) -> None:
-    """Keep a membership alive; return when that fails."""
-    while True:
-        await asyncio.sleep(joined.lease_s / HEARTBEATS_PER_LEASE)
-        try:
-            reply = await client.heartbeat(joined)
-        except (TransportError, ProtocolError):
-            return
-        if reply.code is not ReplyCode.ACCEPTED:
-            return

@@ -42,7 +42,7 @@ from pliska.trainer.errors import NoCoordinatorError, WorkerRefusedError
 from pliska.trainer.gradient_source import HonestSource
 from pliska.trainer.leader_view import LeaderView
 from pliska.trainer.recovery import ParameterRecovery
-from pliska.trainer.worker import POLL_S, Worker, WorkerOptions
+from pliska.trainer.worker import Worker, WorkerOptions
 
 LeadToy = Callable[..., Lead]
 
@@ -216,7 +216,7 @@ async def test_worker_leaves_a_leader_that_hangs_once_another_one_leads(lead_toy
         async with lead.serving(), lead.running():
             led = loop.time()
             assert await working == 1
-            assert loop.time() - led < POLL_S / 2
+            assert loop.time() - led < 5.0  # a request for a newer version is held open for 15 s
 
 
 async def test_gradient_that_was_sent_to_a_leader_that_is_gone_counts_once(
@@ -265,26 +265,26 @@ async def test_damaged_download_is_not_computed_on(lead_toy: LeadToy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "wait_s"),
+    ("code", "waits"),
     [
-        (ReplyCode.ACCEPTED, POLL_S),
-        (ReplyCode.STALE_ROUND, POLL_S),
-        (ReplyCode.NONFINITE, POLL_S),
-        (ReplyCode.WRONG_BASE, 0.0),
+        (ReplyCode.ACCEPTED, True),
+        (ReplyCode.STALE_ROUND, True),
+        (ReplyCode.NONFINITE, True),
+        (ReplyCode.WRONG_BASE, False),
     ],
 )
-async def test_how_long_a_worker_waits_after_each_reply(
-    lead_toy: LeadToy, code: ReplyCode, wait_s: float
+async def test_whether_a_worker_waits_for_a_newer_version_after_each_reply(
+    lead_toy: LeadToy, code: ReplyCode, waits: bool
 ) -> None:
     worker = worker_of(lead_toy(), "w1")
-    assert worker._wait_after(Reply(code=code, reason="so", retry_after_s=0.7)) == wait_s
+    assert worker._waits_after(Reply(code=code, reason="so", retry_after_s=0.7)) == waits
 
 
 async def test_reply_that_will_not_change_ends_the_worker(lead_toy: LeadToy) -> None:
     worker = worker_of(lead_toy(), "w1")
     for code in (ReplyCode.OLD_INCARNATION, ReplyCode.KEY_REVOKED, ReplyCode.SCHEMA):
         with pytest.raises(WorkerRefusedError, match=code):
-            worker._wait_after(Reply(code=code, reason="so"))
+            worker._waits_after(Reply(code=code, reason="so"))
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ async def test_worker_whose_lease_is_gone_asks_for_another_one(lead_toy: LeadToy
     assert len(headers) == 1
     worker = worker_of(lead_toy(), "w2")
     worker._lease = 4
-    assert worker._wait_after(told) == 0.0
+    assert worker._waits_after(told) == 0.0
     assert worker._lease is None
 
 
