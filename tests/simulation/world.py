@@ -117,7 +117,8 @@ class Run:
         committed: Every commit record that the store ever named, in order.
         shown: Every version that was handed out, with the digest of its parameters.
         ended: What each process came to.
-        came_late: The coordinators that were started when another one was about to finish.
+        came_late: The coordinators that were started when another one was about to finish, or
+            stopped until the others had gone home.
         disks: Of the coordinators; one and the same where they share it.
         horizon: Up to which version nobody needs aggregates, by the store's word.
         deaths: At writes, in words.
@@ -147,7 +148,7 @@ class World:
         burnt: The coordinators whose machine was lost for good; another one has the name now.
         ended: What each process came to, by name; the last one of those it had.
         began_at: When each process was started last, by name.
-        finished_at: When a coordinator first came to the end of the job.
+        finished_at: When each coordinator came to the end of the job, by name.
     """
 
     scenario: Scenario
@@ -161,7 +162,7 @@ class World:
     processes: dict[str, Process] = field(default_factory=dict)
     ended: dict[str, Any] = field(default_factory=dict)
     began_at: dict[str, float] = field(default_factory=dict)
-    finished_at: float = math.inf
+    finished_at: dict[str, float] = field(default_factory=dict)
     deaths: list[str] = field(default_factory=list)
     burnt: list[str] = field(default_factory=list)
 
@@ -204,8 +205,7 @@ class World:
         give them.
         """
         is_at_work = name in self.coordinators and self.ended.get(name) is None
-        are_all_at_work = self.finished_at == math.inf
-        return self.scenario.may_burn and not self.burnt and is_at_work and are_all_at_work
+        return self.scenario.may_burn and not self.burnt and is_at_work and not self.finished_at
 
     def burn(self, name: str) -> None:
         """Lose a machine, disk included; a new one with an empty disk takes its name."""
@@ -234,16 +234,20 @@ class World:
             self.store.committed,
             self.shown,
             self.ended,
-            frozenset(
-                name
-                for name in self.coordinators
-                if self.began_at[name] > self.finished_at - LATE_S
-            ),
+            frozenset(name for name in self.coordinators if self._came_late(name)),
             self.disks,
             horizon,
             self.deaths,
             self.loop.steps,
         )
+
+    def _came_late(self, name: str) -> bool:
+        """Whether nobody may have been there any more to give this coordinator the last rounds."""
+        times = self.finished_at.values()
+        others = [at for each, at in self.finished_at.items() if each != name]
+        was_started = self.began_at[name] > min(times, default=math.inf) - LATE_S
+        woke_at = self.processes[name].stopped_until
+        return was_started or woke_at > max(others, default=math.inf) - LATE_S
 
     def _record_of(self, tip_bytes: bytes) -> bytes:
         """Return the record that a tip names: on a disk before the tip moves."""
@@ -262,7 +266,7 @@ class World:
         if not process.is_dead:
             self.ended[process.name] = outcome
             if outcome is Phase.FINISHED:
-                self.finished_at = min(self.finished_at, self.loop.time())
+                self.finished_at[process.name] = self.loop.time()
 
     async def _coordinate(self, process: Process) -> Any:
         disk = self.disks.setdefault(process.name, self.shared_disk or Disk())
