@@ -30,6 +30,7 @@ from pliska.coordinator.errors import ProtocolError
 from pliska.coordinator.replication.donor_client import DonorClient
 from pliska.coordinator.wire import Buffer, ClientResponse, Reply, ReplyCode, Signer, WireError
 from pliska.coordinator.wire.http_client import HttpClient
+from pliska.coordinator.wire.limits import BODY_BYTES_PER_S_MIN, MIB
 from pliska.coordinator.wire.messages import EMPTY, PROTOCOL, Hello
 from pliska.coordinator.wire.tls import client_context
 
@@ -51,7 +52,9 @@ __all__ = [
 
 CALL_TIMEOUT_S = 10.0
 PUSH_TIMEOUT_S = 20.0
-"""A leader may receive from a thousand workers at once; whether it still leads, the store says."""
+"""A leader may receive from a thousand workers at once; whether it hangs, heartbeats tell."""
+HELD_BYTES_MAX = 16 * MIB
+"""What the systems of both sides may hold of what was sent and not read yet."""
 STATUS_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -211,9 +214,14 @@ class CoordinatorClient:
         return Newest(version_in(response), donors_in(response))
 
     async def push(self, frame: Iterable[Buffer]) -> Reply:
-        """Send one gradient message; see `wire.gradient_frame`."""
-        response = await self._post("gradients", body=frame, timeout_s=PUSH_TIMEOUT_S)
-        return reply_in(response)
+        """Send one gradient message; see `wire.gradient_frame`.
+
+        What both systems hold of it has time at the lowest pace that the leader allows.
+        """
+        parts = [memoryview(part) for part in frame]
+        held = min(sum(part.nbytes for part in parts), HELD_BYTES_MAX)
+        timeout_s = PUSH_TIMEOUT_S + held / BODY_BYTES_PER_S_MIN
+        return reply_in(await self._post("gradients", body=parts, timeout_s=timeout_s))
 
     async def status(self) -> dict[str, Any]:
         """Return the coordinator's snapshot of itself and, where it leads, of the job."""

@@ -1,5 +1,6 @@
 """Typed calls against a server whose answers the test writes."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -7,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from training.leadership import Lead
 
-from pliska.coordinator import routes
+from pliska.coordinator import client, routes
 from pliska.coordinator.client import (
     CoordinatorClient,
     Membership,
@@ -18,11 +19,12 @@ from pliska.coordinator.client import (
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.endpoint import Endpoint
 from pliska.coordinator.errors import ProtocolError
-from pliska.coordinator.wire import Reply, ReplyCode, Request, Response
+from pliska.coordinator.wire import Handler, Reply, ReplyCode, Request, Response
 from pliska.coordinator.wire.http_server import HttpServer
 from pliska.coordinator.wire.tls import self_signed, server_context
 from pliska.locks import Election, Session, connect
 
+GRADIENT = bytes(1 << 20)
 MEMBERSHIP = Membership("secret", 1.0, 3)
 MODEL = {
     routes.VERSION: "4",
@@ -40,13 +42,20 @@ async def answering(response: Response) -> AsyncIterator[CoordinatorClient]:
     async def handle(_request: Request) -> Response:
         return response
 
+    async with served(handle) as caller:
+        yield caller
+
+
+@contextlib.asynccontextmanager
+async def served(handle: Handler) -> AsyncIterator[CoordinatorClient]:
+    """Give a client of a server with this handler."""
     certificate = self_signed(["127.0.0.1"], datetime.now(UTC))
     server = HttpServer(handle, server_context(certificate))
     await server.start()
     endpoint = Endpoint("c1", "127.0.0.1", server.port, certificate.certificate_pem, "ed25519:key")
     try:
-        async with CoordinatorClient(endpoint, "toy") as client:
-            yield client
+        async with CoordinatorClient(endpoint, "toy") as caller:
+            yield caller
     finally:
         await server.close()
 
@@ -115,6 +124,21 @@ async def test_answer_that_is_no_reply_is_a_protocol_error(
         ):
             with pytest.raises(ProtocolError):
                 await call
+
+
+async def test_gradient_that_the_leader_is_slow_to_read_is_not_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "PUSH_TIMEOUT_S", 0.2)
+
+    async def handle(request: Request) -> Response:
+        await asyncio.sleep(1.0)  # all of it waits in the systems' memory
+        await request.body.read(2 * len(GRADIENT))
+        return Response.of_reply(Reply(code=ReplyCode.ACCEPTED, reason=""))
+
+    async with served(handle) as caller:
+        reply = await caller.push([b"header", GRADIENT])
+    assert reply.code is ReplyCode.ACCEPTED
 
 
 async def test_list_of_members_and_status_are_checked() -> None:
