@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from pliska.aggregation import MultiKrum
 from pliska.aggregation.geometry import Geometry
+from pliska.aggregation.krum import krum_scores
 from pliska.aggregation.rows import Rows
 
 small = hnp.arrays(np.int8, st.tuples(st.integers(3, 8), st.integers(1, 6)))
@@ -82,3 +86,30 @@ def test_points_that_coincide_have_no_direction() -> None:
     view = geometry_of(torch.ones(4, 3)).seen_from(0)
     assert np.isfinite(view.cosines).all()
     assert not view.squared_distances_to(np.full(4, 0.25)).any()
+
+
+def test_what_is_worked_out_in_blocks_of_many_rows_is_the_obvious() -> None:
+    rows = torch.randn(700, 5, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    geometry = geometry_of(rows)
+    distances = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist").square()
+    assert torch.allclose(geometry.distances, distances, atol=1e-9)
+    assert geometry.medoid == distances.sort(dim=1).values[:, 350].argmin()
+    moved = rows - rows[600]
+    assert torch.allclose(geometry.about(600), moved @ moved.T, atol=1e-9)
+    nearest = distances.fill_diagonal_(torch.inf).sort(dim=1).values[:, : 700 - 100 - 2]
+    scores = krum_scores(geometry.between_rows, 100, "blanchard")
+    assert torch.allclose(torch.tensor(scores, dtype=torch.float64), nearest.sum(dim=1), atol=1e-6)
+
+
+def test_a_rule_and_its_report_take_four_matrices_of_n_by_n_numbers() -> None:
+    n = 1000
+    rows = torch.randn(n, 1200, generator=torch.Generator().manual_seed(5))
+    MultiKrum(f=200)(rows)  # what is kept for the next call
+    tracemalloc.start()
+    try:
+        result = MultiKrum(f=200)(rows)
+        assert len(result.report) == n
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * 8 * n * n
