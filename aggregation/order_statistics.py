@@ -18,6 +18,7 @@ from pliska.aggregation.engine import (
     bands,
     blocked_networks,
     gpu,
+    many_bands,
     mixtures,
     reports,
     sorted_columns,
@@ -77,7 +78,7 @@ def band_mean(rows: Rows, band: range) -> BandMean:
     made: BandMean | None = rows.seen.means.pop(selection, None)
     if made is not None:
         return made
-    target = target_for(rows, rows.n)
+    target = target_for(rows, rows.n, many_bands.ROWS_MAX)
     if target is not None:
         return reduced(rows, partial(_compiled, target, rows, selection))
     return reduced(rows, partial(_uncompiled, rows, selection))
@@ -144,7 +145,7 @@ def distances_to(rows: Rows, vector: Tensor) -> Tensor:
         rows: Finite.
         vector: In the rows' arithmetic dtype.
     """
-    columns, target = slice(0, rows.measured), target_for(rows, rows.n)
+    columns, target = slice(0, rows.measured), target_for(rows, rows.n, rows.n)
     if vector.device.type != "cpu":
         gaps = (row[columns] - vector[columns] for row in rows.tensors)
         return rows.total(norms(gaps).square())
@@ -171,19 +172,25 @@ def read_ahead(rows: Rows, selection: Selection | Nearest) -> None:
             to the time.
         selection: As of `band_mean` or `nearest_mean`, which hands the result out once.
     """
-    target = target_for(rows, rows.n)
+    rows_max = many_bands.ROWS_MAX if isinstance(selection, Selection) else bands.ROWS_MAX
+    target = target_for(rows, rows.n, rows_max)
     if target is not None:
         rows.seen.means[selection] = reduced(rows, partial(_compiled, target, rows, selection))
     elif isinstance(selection, Selection) and _are_many(rows):
         rows.seen.means[selection] = reduced(rows, partial(_uncompiled, rows, selection))
 
 
-def target_for(rows: Rows, points: int) -> Host | None:
+def target_for(rows: Rows, points: int, rows_max: int = bands.ROWS_MAX) -> Host | None:
     """Return the CPU that has kernels for these rows and so many points, if they are worth it.
 
     None for few values, for float64, on a GPU, and where nothing can be compiled.
+
+    Args:
+        rows: n of them.
+        points: That are made of the rows.
+        rows_max: How many the kernel takes.
     """
-    if not _are_many(rows) or max(rows.n, points) > bands.ROWS_MAX:
+    if not _are_many(rows) or max(rows.n, points) > rows_max:
         return None
     return host_for(rows.tensors)
 

@@ -1,20 +1,24 @@
 """Comparator networks: which minima and maxima put the wanted ranks of n values on known wires.
 
 Pure combinatorics on wire numbers; `band_kernel` turns a network into machine
-code and `blocked_networks` runs it with NumPy. Two merge sorts are compared
-for every band of ranks and the one with fewer minima and maxima is taken.
+code, `many_bands` into a table, and `blocked_networks` runs it with NumPy. Two
+merge sorts are compared for every band of ranks and the one with fewer minima
+and maxima is taken.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
-GROUP_MAX = 16
-"""Values sorted together before anything is merged: as many as stay in vector registers.
-
-The same on every CPU, so that sums are formed in the same order on all of them.
-"""
+from pliska.aggregation.engine.merge_sort import (
+    GROUP_MAX,
+    Pair,
+    Part,
+    cleaned_at_the_ends,
+    merged_to_the_end,
+    two_lists,
+    two_sorted_lists,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,102 +141,60 @@ def band_network(n: int, band: range) -> Network:
         band: Not empty, within 0..n.
     """
     candidates = [_sorted_to_the_end(n, band, are_ordered=False)]
-    if (cleaned := _cleaned_at_the_ends(n, band)) is not None:
+    if (cleaned := _sorted_but_for_the_band(n, band)) is not None:
         candidates.append(cleaned)
     return min(candidates, key=lambda network: network.cost)
 
 
+def merging_network(n: int, band: range) -> Network:
+    """Return a network that merges groups which are sorted, and collects a band of ranks.
+
+    Args:
+        n: Number of values, more than a group has. The wires of each `GROUP_MAX` one after the
+            other are ascending, and those from n on, which fill the last group up, hold
+            infinity.
+        band: Not empty, within 0..n.
+
+    Returns:
+        A network without groups, on all wires.
+    """
+    wires = -(-n // GROUP_MAX) * GROUP_MAX
+    groups = [list(range(i, i + GROUP_MAX)) for i in range(0, wires, GROUP_MAX)]
+    merge: list[Pair] = []
+    halves = two_lists(groups, merge)
+    cleaning = list(merge)
+    ways = [(merge, merged_to_the_end(merge, halves, band))]
+    if (kept := cleaned_at_the_ends(cleaning, halves, band)) is not None:
+        ways.append((cleaning, kept))
+    candidates = [
+        _pruned(wires, [], _without_padding(pairs, range(n, wires)), kept, are_ordered=False)
+        for pairs, kept in ways
+    ]
+    return min(candidates, key=lambda network: len(network.merge))
+
+
 def _sorted_to_the_end(n: int, ranks: Sequence[int], are_ordered: bool) -> Network:
-    parts, merge, halves = _two_sorted_lists(n)
-    order = _merge(*halves, merge)
-    kept = [order[rank] for rank in ranks]
+    parts, merge, halves = two_sorted_lists(n)
+    kept = merged_to_the_end(merge, halves, ranks)
     return _pruned(n, parts, merge, kept, are_ordered)
 
 
-def _cleaned_at_the_ends(n: int, band: range) -> Network | None:
-    """Return the network that only takes the extremes off two sorted lists, if they are apart.
-
-    Of two ascending lists A and B the k smallest values are the minima of the
-    pairs (A[i], B[k-1-i]), as in a bitonic merge (Batcher 1968); likewise at
-    the other end. What is left needs no order to be summed. The pairs of the
-    two ends must not share a wire.
-    """
-    parts, merge, (first, second) = _two_sorted_lists(n)
-    below, above = band.start, n - band.stop
-    if not second or below + above > min(len(first), len(second)):
-        return None
-    dropped = set()
-    for i in range(below):
-        low, high = first[i], second[below - 1 - i]
-        merge.append((low, high))
-        dropped.add(low)
-    for i in range(above):
-        low, high = first[len(first) - above + i], second[len(second) - 1 - i]
-        merge.append((low, high))
-        dropped.add(high)
-    kept = [wire for wire in first + second if wire not in dropped]
-    return _pruned(n, parts, merge, kept, are_ordered=False)
+def _sorted_but_for_the_band(n: int, band: range) -> Network | None:
+    parts, merge, halves = two_sorted_lists(n)
+    kept = cleaned_at_the_ends(merge, halves, band)
+    return None if kept is None else _pruned(n, parts, merge, kept, are_ordered=False)
 
 
-Pair = tuple[int, int]
-Part = tuple[list[int], list[Pair]]
-
-
-def _two_sorted_lists(n: int) -> tuple[list[Part], list[Pair], tuple[list[int], list[int]]]:
-    """Sort groups of wires, then merge neighbours until at most two lists are left.
-
-    A network of one group is split in two all the same: sorting its halves is
-    the first part of sorting it.
-    """
-    count = -(-n // GROUP_MAX)
-    bounds = [n * i // count for i in range(count + 1)]
-    groups = [list(range(a, b)) for a, b in pairwise(bounds)]
-    if count == 1:
-        halves = (groups[0][: (n + 1) // 2], groups[0][(n + 1) // 2 :])
-        pairs: list[Pair] = []
-        lists = [_sort(half, pairs) for half in halves]
-        return [(groups[0], pairs)], [], (lists[0], lists[1])
-    parts, lists = [], []
-    for group in groups:
-        pairs = []
-        lists.append(_sort(group, pairs))
-        parts.append((group, pairs))
-    merge: list[Pair] = []
-    while len(lists) > 2:
-        lists = [
-            _merge(lists[i], lists[i + 1], merge) if i + 1 < len(lists) else lists[i]
-            for i in range(0, len(lists), 2)
-        ]
-    return parts, merge, (lists[0], lists[1])
-
-
-def _sort(wires: Sequence[int], pairs: list[Pair]) -> list[int]:
-    """Append the pairs that sort `wires`; return them from smallest to largest."""
-    if len(wires) < 2:
-        return list(wires)
-    middle = (len(wires) + 1) // 2
-    return _merge(_sort(wires[:middle], pairs), _sort(wires[middle:], pairs), pairs)
-
-
-def _merge(first: list[int], second: list[int], pairs: list[Pair]) -> list[int]:
-    """Append Batcher's odd-even merge of two sorted lists of any lengths; return the order.
-
-    Knuth, The Art of Computer Programming 3, 5.3.4: merge the even and the odd
-    places apart, then exchange neighbours.
-    """
-    if not first or not second:
-        return first + second
-    if len(first) == len(second) == 1:
-        pairs.append((first[0], second[0]))
-        return first + second
-    even = _merge(first[::2], second[::2], pairs)
-    odd = _merge(first[1::2], second[1::2], pairs)
-    order = [even[0]]
-    for i in range(max(len(odd), len(even) - 1)):
-        if i < len(odd) and i + 1 < len(even):
-            pairs.append((odd[i], even[i + 1]))
-        order += odd[i : i + 1] + even[i + 1 : i + 2]
-    return order
+def _without_padding(pairs: Iterable[Pair], infinite: Iterable[int]) -> list[Pair]:
+    """Leave out the pairs whose maximum is known to lie where it belongs: it is infinity."""
+    known = set(infinite)
+    left = []
+    for low, high in pairs:
+        if high not in known:
+            left.append((low, high))
+            if low in known:
+                known.symmetric_difference_update((low, high))
+    return left
 
 
 def _pruned(
@@ -251,7 +213,8 @@ def _pruned(
         for low, high in reversed(pairs):
             if low not in read and high not in read and (low in wanted) == (high in wanted):
                 continue
-            left.append(Exchange(low, high, low in read | wanted, high in read | wanted))
+            keeps_low, keeps_high = (wire in read or wire in wanted for wire in (low, high))
+            left.append(Exchange(low, high, keeps_low, keeps_high))
             read.update((low, high))
         return tuple(reversed(left))
 

@@ -88,7 +88,7 @@ class Report:
         if whole < n:
             self._rows([str(row) for row in range(whole, n)], n, first, end)
 
-    def emit_groups(self, stop: Value | int, n: int, first: Value, end: Value) -> None:
+    def emit_groups(self, stop: Value | int, n: Value | int, first: Value, end: Value) -> None:
         """Add the columns first..end to the statistics of the rows before `stop`.
 
         Args:
@@ -104,7 +104,7 @@ class Report:
 
         self._f.loop(0, stop, self._rows_at_once, rows)
 
-    def _rows(self, rows: list[Value], n: int, first: Value, end: Value) -> None:
+    def _rows(self, rows: list[Value], n: Value | int, first: Value, end: Value) -> None:
         f = self._f
         pointers = [f.pointer_at("%rows", row) for row in rows]
         bounds = self._bounds if Figure.KEPT in self._figures else ()
@@ -130,7 +130,7 @@ class Report:
         sums = f.loop(first, end, LANES, column, carried)
         for i, row in enumerate(rows):
             for which, (figure, kind) in enumerate(zip(self._figures, kinds, strict=True)):
-                place = f.add(row, self._sections.index(figure) * n)
+                place = f.add(row, f.multiply(str(n), self._sections.index(figure)))
                 self._add(sums[i * len(kinds) + which], kind, f.multiply(place, LANES))
 
     def _summed(

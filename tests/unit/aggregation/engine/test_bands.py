@@ -39,7 +39,11 @@ def checked(
     assert np.allclose(sums.lengths, part.square().sum(dim=1), rtol=1e-6)
 
 
-@pytest.mark.parametrize("n", range(1, 65))
+MANY = (65, 66, 79, 80, 81, 96, 97, 127, 128, 129, 160, 200, 257, 300, 513, 1000)
+"""Numbers of rows whose networks are tables."""
+
+
+@pytest.mark.parametrize("n", [*range(1, 65), *MANY])
 def test_every_n_equals_the_sort(target: Host, n: int) -> None:
     d = 300 + n
     rows = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
@@ -50,6 +54,18 @@ def test_every_n_equals_the_sort(target: Host, n: int) -> None:
         sums = bands.select_mean(target, tuple(rows), selection, columns, out)
         checked(rows, selection, columns, out, sums)
         assert out[:3].tolist() == [9, 9, 9]
+
+
+@pytest.mark.parametrize("n", [65, 70, 90])
+def test_every_band_of_many_rows_equals_the_sort(target: Host, n: int) -> None:
+    rows = torch.randn(n, 150, generator=torch.Generator().manual_seed(n))
+    columns = slice(0, 150)
+    trims = [range(f, n - f) for f in range((n + 1) // 2)]
+    for band in [*trims, range(1), range(n - 1, n), range(1, n), range(n - 7), range(9, 11)]:
+        selection = Selection(n, band)
+        out = torch.empty(150)
+        sums = bands.select_mean(target, tuple(rows), selection, columns, out)
+        checked(rows, selection, columns, out, sums)
 
 
 @pytest.mark.parametrize("n", [4, 7, 16, 21])
@@ -91,7 +107,7 @@ def test_the_largest_floats_and_denormals_stay_in_place(target: Host) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("n", [5, 33])
+@pytest.mark.parametrize("n", [5, 33, 70])
 def test_half_precision_is_widened_exactly(target: Host, dtype: torch.dtype, n: int) -> None:
     if dtype not in target.elements:
         pytest.skip("this CPU does not widen float16 by itself")
@@ -102,10 +118,11 @@ def test_half_precision_is_widened_exactly(target: Host, dtype: torch.dtype, n: 
     checked(rows, selection, slice(0, 1001), out, sums)
 
 
-def test_rows_with_gaps_between_values_and_rows_far_apart_are_read(target: Host) -> None:
-    columns = torch.randn(1001, 9, generator=torch.Generator().manual_seed(1))
+@pytest.mark.parametrize("n", [9, 70])
+def test_rows_with_gaps_between_values_and_rows_far_apart_are_read(target: Host, n: int) -> None:
+    columns = torch.randn(1001, n, generator=torch.Generator().manual_seed(1))
     rows = columns.T
-    selection = Selection(9, range(2, 7))
+    selection = Selection(n, range(2, n - 2))
     out = torch.empty(1001)
     sums = bands.select_mean(target, tuple(rows), selection, slice(0, 1001), out)
     checked(rows, selection, slice(0, 1001), out, sums)
@@ -115,10 +132,11 @@ def test_rows_with_gaps_between_values_and_rows_far_apart_are_read(target: Host)
     assert torch.equal(out, other)
 
 
-def test_any_number_of_threads_gives_the_same_bytes(target: Host) -> None:
-    d = 5 * SPAN_COLUMNS + 77
-    rows = tuple(torch.randn(8, d, generator=torch.Generator().manual_seed(2)))
-    selection = Selection(8, range(2, 6))
+@pytest.mark.parametrize("n", [8, 66])
+def test_any_number_of_threads_gives_the_same_bytes(target: Host, n: int) -> None:
+    d = 40 * SPAN_COLUMNS // n + 77
+    rows = tuple(torch.randn(n, d, generator=torch.Generator().manual_seed(2)))
+    selection = Selection(n, range(2, n - 2))
     found = []
     threads = torch.get_num_threads()
     try:
@@ -132,13 +150,15 @@ def test_any_number_of_threads_gives_the_same_bytes(target: Host) -> None:
     assert found[0] == found[1] == found[2]
 
 
-def test_rows_that_are_not_finite_are_told_by_their_lengths(target: Host) -> None:
-    rows = torch.randn(5, 500, generator=torch.Generator().manual_seed(3))
+@pytest.mark.parametrize("n", [5, 68])
+def test_rows_that_are_not_finite_are_told_by_their_lengths(target: Host, n: int) -> None:
+    rows = torch.randn(n, 500, generator=torch.Generator().manual_seed(3))
     rows[1, 499] = torch.nan
     rows[3, 0] = torch.inf
     out = torch.empty(500)
-    sums = bands.select_mean(target, tuple(rows), Selection(5, range(1, 4)), slice(0, 500), out)
-    assert np.isfinite(sums.lengths).tolist() == [True, False, True, False, True]
+    selection = Selection(n, range(1, n - 1))
+    sums = bands.select_mean(target, tuple(rows), selection, slice(0, 500), out)
+    assert np.isfinite(sums.lengths).tolist() == [i not in (1, 3) for i in range(n)]
 
 
 @pytest.mark.parametrize("wide", [np.float32, np.float64])

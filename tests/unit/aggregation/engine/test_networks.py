@@ -3,10 +3,12 @@ import itertools
 import numpy as np
 import pytest
 
+from pliska.aggregation.engine.merge_sort import GROUP_MAX
 from pliska.aggregation.engine.networks import (
     Network,
     Selection,
     band_network,
+    merging_network,
     ordered_network,
 )
 
@@ -41,6 +43,18 @@ def test_large_networks_sort_random_columns(n: int) -> None:
     for f in {1, n // 5, n // 4, n // 3, (n - 1) // 2}:
         kept = run(band_network(n, range(f, n - f)), values)
         assert (np.sort(kept, axis=0) == expected[f : n - f]).all()
+
+
+@pytest.mark.parametrize("n", [17, 31, 32, 33, 65, 80, 100, 127, 144, 300])
+def test_sorted_groups_are_merged_whatever_fills_the_last_one_up(n: int) -> None:
+    values = np.random.default_rng(n).integers(0, n, (n, 100)).astype(np.float32)
+    wires = np.full((-(-n // GROUP_MAX) * GROUP_MAX, 100), np.inf, np.float32)
+    wires[:n] = values
+    wires = np.sort(wires.reshape(-1, GROUP_MAX, 100), axis=1).reshape(wires.shape)
+    expected = np.sort(values, axis=0)
+    for start, stop in {(0, n), (0, 1), (n - 1, n), (n // 5, n - n // 5), (n // 2, n // 2 + 1)}:
+        kept = run(merging_network(n, range(start, stop)), wires)
+        assert (np.sort(kept, axis=0) == expected[start:stop]).all()
 
 
 @pytest.mark.parametrize(("n", "trimmed", "median"), [(8, 24, 26), (16, 84, 90), (64, 796, 826)])
