@@ -100,7 +100,7 @@ def nearest_mean(rows: Rows, count: int) -> BandMean | None:
     """
     selection = Nearest(rows.n, count)
     made: BandMean | None = rows.seen.means.pop(selection, None)
-    target = target_for(rows, rows.n)
+    target = target_for(rows, rows.n, many_bands.ROWS_MAX)
     if made is not None or target is None:
         return made
     return reduced(rows, partial(_compiled, target, rows, selection))
@@ -172,8 +172,7 @@ def read_ahead(rows: Rows, selection: Selection | Nearest) -> None:
             to the time.
         selection: As of `band_mean` or `nearest_mean`, which hands the result out once.
     """
-    rows_max = many_bands.ROWS_MAX if isinstance(selection, Selection) else bands.ROWS_MAX
-    target = target_for(rows, rows.n, rows_max)
+    target = target_for(rows, rows.n, many_bands.ROWS_MAX)
     if target is not None:
         rows.seen.means[selection] = reduced(rows, partial(_compiled, target, rows, selection))
     elif isinstance(selection, Selection) and _are_many(rows):

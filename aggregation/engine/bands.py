@@ -23,7 +23,7 @@ from pliska.aggregation.engine.statistics import Sums
 from pliska.aggregation.engine.tile_sort import Source, Tiling, tiling
 
 ROWS_MAX = 64
-"""More rows make networks that take long to compile; bands of ranks are found by a table then."""
+"""More rows make networks that take long to compile: what follows is `many_bands`."""
 
 
 def select_mean(
@@ -37,9 +37,8 @@ def select_mean(
 
     Args:
         target: The CPU, from `compiler.host_for(rows)`.
-        rows: Tensors [d], at most `ROWS_MAX` for the values nearest to the median, and
-            `many_bands.ROWS_MAX` for a band. If a value is not finite, `lengths` tells, and
-            `out` is undefined.
+        rows: At most `many_bands.ROWS_MAX` tensors [d]. If a value is not finite,
+            `lengths` tells, and `out` is undefined.
         selection: What is averaged.
         columns: Which; start and stop given.
         out: float32 [d], contiguous; only `columns` are written.
@@ -47,7 +46,7 @@ def select_mean(
     Returns:
         Sums over `columns`.
     """
-    if isinstance(selection, Selection) and selection.n > ROWS_MAX:
+    if selection.n > ROWS_MAX:
         return many_bands.select_mean(target, rows, selection, columns, out)
     kernel = _reducing_kernel(target, selection, rows[0].dtype)
     needs = Needs((FIGURES, selection.n, LANES), scratch_floats(selection.n, tiling(target)))

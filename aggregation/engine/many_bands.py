@@ -1,9 +1,9 @@
-"""Coordinate-wise means of many rows by the compiled kernel whose network is a table.
+"""Coordinate-wise means of many rows by the compiled kernels whose network is a table.
 
 `bands` writes the networks of few rows out, and calls this for more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -14,9 +14,18 @@ from torch import Tensor
 
 from pliska.aggregation.engine.blocks import LANES, Needs, blank_columns, over_blocks
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
-from pliska.aggregation.engine.merge_kernel import ENDS, merge_assembly
+from pliska.aggregation.engine.elements import Element
+from pliska.aggregation.engine.many_band_kernel import many_band_assembly
+from pliska.aggregation.engine.many_near_kernel import many_near_assembly
+from pliska.aggregation.engine.merge_kernel import ROWS_BEFORE
 from pliska.aggregation.engine.merge_sort import GROUP_MAX
-from pliska.aggregation.engine.networks import Selection, merging_network
+from pliska.aggregation.engine.networks import (
+    Nearest,
+    Network,
+    Selection,
+    merging_network,
+    ordered_merging_network,
+)
 from pliska.aggregation.engine.report_kernel import FIGURES, Figure
 from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.statistics import Sums
@@ -32,49 +41,69 @@ TILE_COLUMNS = (128, 64, 32)
 
 
 def select_mean(
-    target: Host, rows: Sequence[Tensor], selection: Selection, columns: slice, out: Tensor
+    target: Host,
+    rows: Sequence[Tensor],
+    selection: Selection | Nearest,
+    columns: slice,
+    out: Tensor,
 ) -> Sums:
-    """Do what `bands.select_mean` does with more rows than it takes, and at most `ROWS_MAX`."""
+    """Do what `bands.select_mean` does with more rows than a group has, and at most `ROWS_MAX`."""
     n, layout = selection.n, _layout(target, selection.n)
     counted = -(-n // layout.rows_at_once) * layout.rows_at_once
     wires = -(-n // GROUP_MAX) * GROUP_MAX
     table = _table(selection)
     needs = Needs(
         (FIGURES, counted, LANES),
-        (ENDS + wires) * layout.width,
+        (ROWS_BEFORE + wires) * layout.width,
         pointers=wires,
-        given=(n, counted, *table.words),
+        given=(n, counted, *table.given),
     )
-    kernel = _kernel(target, rows[0].dtype, layout)
+    assembly = many_band_assembly if isinstance(selection, Selection) else many_near_assembly
+    kernel = _kernel(target, assembly, rows[0].dtype, layout)
     total = over_blocks(target, kernel, rows, columns, needs, out)[:, :n].sum(axis=2)
-    total[Figure.KEPT] -= blank_columns(columns)  # where all values are equal, and kept
+    total[Figure.KEPT, : selection.kept_of_equals] -= blank_columns(columns)
     return Sums(*total)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
-    """A network as the kernel reads it.
+    """A network as a kernel reads it.
 
     Attributes:
-        exchanges: Wires of the minimum and the maximum, int32 [exchanges, 2].
-        kept: Wires of the band, int32.
+        given: Numbers and addresses for the kernel.
+        memory: What the addresses point into.
     """
 
-    exchanges: NDArray[np.int32]
-    kept: NDArray[np.int32]
-
-    @property
-    def words(self) -> tuple[int, ...]:
-        """Address and length of each part."""
-        parts = self.exchanges, self.kept
-        return tuple(word for part in parts for word in (part.ctypes.data, len(part)))
+    given: tuple[int, ...]
+    memory: tuple[NDArray[np.int32], ...]
 
 
 @lru_cache(maxsize=16)
-def _table(selection: Selection) -> _Table:
-    network = merging_network(selection.n, selection.band)
+def _table(selection: Selection | Nearest) -> _Table:
+    if isinstance(selection, Selection):
+        network = merging_network(selection.n, selection.band)
+        exchanges, kept = _exchanges(network), np.array(network.kept, np.int32)
+        return _Table((*_address(exchanges), *_address(kept)), (exchanges, kept))
+    n, count = selection.n, selection.count
+    runs = [(first, first + count - 1) for first in range(n - count + 1)]
+    middle = (n - 1) // 2, n // 2
+    ranks = sorted({*middle, *(rank for run in runs for rank in run)})
+    network = ordered_merging_network(n, ranks)
+    wires = dict(zip(ranks, network.kept, strict=True))
+    ends = np.array([(wires[low], wires[high]) for low, high in runs], np.int32)
+    exchanges = _exchanges(network)
+    given = *_address(exchanges), count, *(wires[rank] for rank in middle), *_address(ends)
+    return _Table(given, (exchanges, ends))
+
+
+def _exchanges(network: Network) -> NDArray[np.int32]:
+    """Return the wires of the minimum and the maximum of each exchange, int32 [exchanges, 2]."""
     pairs = [(exchange.low, exchange.high) for exchange in network.merge]
-    return _Table(np.array(pairs, np.int32).reshape(-1, 2), np.array(network.kept, np.int32))
+    return np.array(pairs, np.int32).reshape(-1, 2)
+
+
+def _address(table: NDArray[np.int32]) -> tuple[int, int]:
+    return table.ctypes.data, len(table)
 
 
 def _layout(target: Host, n: int) -> Tiling:
@@ -84,6 +113,11 @@ def _layout(target: Host, n: int) -> Tiling:
 
 
 @lru_cache(maxsize=16)
-def _kernel(target: Host, dtype: torch.dtype, layout: Tiling) -> Kernel:
-    assembly = merge_assembly("merge", target.elements[dtype], layout)
-    return compiled(target, "merge", assembly, tuple(ARGUMENTS.values()))
+def _kernel(
+    target: Host,
+    assembly: Callable[[str, Element, Tiling], str],
+    dtype: torch.dtype,
+    layout: Tiling,
+) -> Kernel:
+    text = assembly("merge", target.elements[dtype], layout)
+    return compiled(target, "merge", text, tuple(ARGUMENTS.values()))

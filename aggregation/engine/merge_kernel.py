@@ -1,71 +1,97 @@
-"""The kernel of bands of ranks among many rows: groups sorted in registers, merged by a table.
+"""Sorting the columns of a tile of many rows: groups in registers, merged by a table.
 
-`band_kernel` writes a network out, which takes long to compile where rows are
+`tile_sort` writes a network out, which takes long to compile where rows are
 many. Here groups of rows go through one such network, whichever they are, and
-all that follows is read from a table: one kernel serves any number of rows.
-Tiles are narrow, so that they stay in the nearest caches. `many_bands` calls this.
+all that follows is read from a table: a kernel serves any number of rows. Tiles
+are narrow, so that they stay in the second cache. `many_band_kernel` and
+`many_near_kernel` use this.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from pliska.aggregation.engine.assembly import Function, Lanes, Value, float_literal
 from pliska.aggregation.engine.elements import Element
 from pliska.aggregation.engine.merge_sort import GROUP_MAX, sorting_pairs
-from pliska.aggregation.engine.report_kernel import Figure, Report
-from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.tile_sort import Tiling
 
-ENDS = 2
+ROWS_BEFORE = 2
 """Scratch rows before those of the sort: the ends of the kept range."""
 
+GIVEN = 4
+"""Numbers (i64) that every kernel of many rows is given first.
 
-def merge_assembly(name: str, element: Element, tiling: Tiling) -> str:
-    """Return the kernel as LLVM assembly; its arguments are `sharing.ARGUMENTS`.
+n; n filled up to a multiple of tiling.rows_at_once, which is how many rows sums has in each
+section; address and number of the exchanges.
+"""
 
-    Given are n (i64), n filled up to a multiple of tiling.rows_at_once, as many rows as sums
-    has in each section, the address of the exchanges, their number, the address of the kept
-    wires, and their number. Exchanges are pairs of wires (i32), the minimum's first. Wires are
-    the groups' places in turn; the table of rows is filled up to whole groups, and wires from
-    n on hold infinity. scratch holds float[ENDS + wires][tiling.width].
+
+class MergeSort:
+    """Emits the sorting of a tile.
+
+    Exchanges are pairs of wires (i32), the minimum's first. Wires are the groups' places in
+    turn, ascending in each; the table of rows is filled up to whole groups, and wires from n on
+    hold infinity. scratch holds float[ROWS_BEFORE + wires][tiling.width].
+
+    Args:
+        function: To emit into; its arguments are `sharing.ARGUMENTS`, what is given begins
+            with `GIVEN`.
+        element: Of the rows.
+        tiling: The layout.
     """
-    return _MergeKernel(name, element, tiling).text()
 
-
-class _MergeKernel:
-    def __init__(self, name: str, element: Element, tiling: Tiling) -> None:
+    def __init__(self, function: Function, element: Element, tiling: Tiling) -> None:
+        self._f = function
         self._element = element
         self._tiling = tiling
         self._kind = Lanes(tiling.lanes, "float")
-        self._wide = self._kind.of("double")
-        f = self._f = Function(name, ARGUMENTS)
-        numbers = [f.load("i64", f.at("%given", i, "i64"), 8) for i in range(6)]
-        self._n, self._counted, _, self._exchanges, _, self._kept = numbers
-        self._pairs_at, self._wires_at = (f.pointer_at("%given", i) for i in (2, 4))
-        self._wires = f.at("%scratch", ENDS * tiling.width, "float")
-        bounds = ("%scratch", f.at("%scratch", tiling.width, "float"))
-        self._report = Report(f, element, list(Figure), tiling.rows_at_once, bounds)
+        self.rows = self.number_given(0)
+        """n (i64)."""
+        self.counted = self.number_given(1)
+        """Rows of a section of the sums (i64)."""
+        self._pairs_at = function.pointer_at("%given", 2)
+        self._exchanges = self.number_given(3)
+        self._wires = function.at("%scratch", ROWS_BEFORE * tiling.width, "float")
 
-    def text(self) -> str:
-        self._f.loop("%start", "%stop", self._tiling.width, self._tile)
-        return self._f.text()
+    def number_given(self, place: int) -> Value:
+        """Return one of the numbers that the kernel is given (i64)."""
+        return self._f.load("i64", self._f.at("%given", place, "i64"), 8)
 
-    def _tile(self, first: Value, _: list[Value]) -> list[Value]:
+    def wire_at(self, table: Value, index: Value) -> Value:
+        """Return the wire (i64) at a place of a table (i32)."""
+        wire = self._f.load("i32", self._f.at(table, index, "i32"), 4)
+        return self._f.value(f"zext i32 {wire} to i64")
+
+    def value(self, wire: Value, within: Value) -> Value:
+        """Return what a wire holds for one vector of columns of the tile."""
+        return self._f.load(self._kind, self._f.at(self._row(wire), within, "float"), 4)
+
+    def emit(self, first: Value, end: Value, finish: Callable[[Value, Value], None]) -> None:
+        """Sort the columns first..end and finish each vector of them.
+
+        Args:
+            first: First column.
+            end: Column after the last.
+            finish: Takes a column, and its place in the tile.
+        """
         f = self._f
-        end = f.minimum_index(f.add(first, self._tiling.width), "%stop")
-        f.loop(0, self._n, GROUP_MAX, lambda row, _: self._sort_group(row, first, end))
+
+        def column(at: Value, _: list[Value]) -> list[Value]:
+            finish(at, f.value(f"sub i64 {at}, {first}"))
+            return []
+
+        f.loop(0, self.rows, GROUP_MAX, lambda row, _: self._sort_group(row, first, end))
         f.loop(0, self._exchanges, 1, self._exchange)
-        f.loop(first, end, self._tiling.lanes, lambda at, _: self._finish(at, first))
-        self._report.emit_groups(self._counted, self._counted, first, end)
-        return []
+        f.loop(first, end, self._tiling.lanes, column)
 
     def _sort_group(self, row: Value, first: Value, end: Value) -> list[Value]:
         """Sort the rows from `row` on into the scratch rows of as many wires."""
         f, element = self._f, self._element
         places = [f.add(row, i) for i in range(GROUP_MAX)]
         rows = [f.pointer_at("%rows", place) for place in places]
-        exists = [f.value(f"icmp slt i64 {place}, {self._n}") for place in places]
+        exists = [f.value(f"icmp slt i64 {place}, {self.rows}") for place in places]
         infinity = f.splat(self._kind, float_literal(float("inf")))
-        target = self._scratch_row(row)
+        pairs, order = sorting_pairs(GROUP_MAX)
+        target = self._row(row)
 
         def column(at: Value, _: list[Value]) -> list[Value]:
             held = []
@@ -74,11 +100,11 @@ class _MergeKernel:
                 f.prefetch(f.at(pointer, f.add(at, self._tiling.width), element.memory), 3)
                 choice = f"{self._kind} {value}, {self._kind} {infinity}"
                 held.append(f.value(f"select i1 {is_row}, {choice}"))
-            pairs, order = sorting_pairs(GROUP_MAX)
             for low, high in pairs:
+                both = held[low], held[high]
                 held[low], held[high] = (
-                    f.minimum(self._kind, held[low], held[high]),
-                    f.maximum(self._kind, held[low], held[high]),
+                    f.minimum(self._kind, *both),
+                    f.maximum(self._kind, *both),
                 )
             within = f.value(f"sub i64 {at}, {first}")
             for rank, wire in enumerate(order):
@@ -91,47 +117,16 @@ class _MergeKernel:
 
     def _exchange(self, number: Value, _: list[Value]) -> list[Value]:
         """Exchange two wires of the whole tile."""
-        f, pair = self._f, self._f.multiply(number, 2)
-        low, high = (
-            self._scratch_row(self._wire_at(self._pairs_at, f.add(pair, i))) for i in range(2)
-        )
+        f, kind = self._f, self._kind
+        pair = f.multiply(number, 2)
+        low, high = (self._row(self.wire_at(self._pairs_at, f.add(pair, i))) for i in range(2))
         offsets = range(0, self._tiling.width, self._tiling.lanes)
         places = [(f.at(low, at, "float"), f.at(high, at, "float")) for at in offsets]
-        values = [tuple(f.load(self._kind, place, 4) for place in both) for both in places]
+        values = [[f.load(kind, place, 4) for place in both] for both in places]
         for (low_at, high_at), (a, b) in zip(places, values, strict=True):
-            f.store(self._kind, f.minimum(self._kind, a, b), low_at, 4)
-            f.store(self._kind, f.maximum(self._kind, a, b), high_at, 4)
+            f.store(kind, f.minimum(kind, a, b), low_at, 4)
+            f.store(kind, f.maximum(kind, a, b), high_at, 4)
         return []
 
-    def _finish(self, at: Value, first: Value) -> list[Value]:
-        """Average the kept values in float64 and store the result and the kept range."""
-        f, kind, wide = self._f, self._kind, self._wide
-        within = f.value(f"sub i64 {at}, {first}")
-
-        def add(number: Value, carried: list[Value]) -> Sequence[Value]:
-            row = self._scratch_row(self._wire_at(self._wires_at, number))
-            value = f.load(kind, f.at(row, within, "float"), 4)
-            total, least, largest = carried
-            return [
-                f.value(f"fadd {wide} {total}, {f.value(f'fpext {kind} {value} to {wide}')}"),
-                f.minimum(kind, value, least),
-                f.maximum(kind, value, largest),
-            ]
-
-        ends = [f.splat(kind, float_literal(end)) for end in (float("inf"), float("-inf"))]
-        carried = [(wide, wide.zero), *((kind, end) for end in ends)]
-        total, least, largest = f.loop(0, self._kept, 1, add, carried)
-        count = f.splat(wide, f.value(f"sitofp i64 {self._kept} to double"))
-        mean = f.value(f"fdiv {wide} {total}, {count}")
-        f.store(kind, f.value(f"fptrunc {wide} {mean} to {kind}"), f.at("%out", at, "float"), 4)
-        for end, value in enumerate((least, largest)):
-            row = f.at("%scratch", end * self._tiling.width, "float")
-            f.store(kind, value, f.at(row, within, "float"), 4)
-        return []
-
-    def _scratch_row(self, wire: Value) -> Value:
+    def _row(self, wire: Value) -> Value:
         return self._f.at(self._wires, self._f.multiply(wire, self._tiling.width), "float")
-
-    def _wire_at(self, table: Value, index: Value) -> Value:
-        wire = self._f.load("i32", self._f.at(table, index, "i32"), 4)
-        return self._f.value(f"zext i32 {wire} to i64")

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from pliska.aggregation.engine.merge_sort import (
     GROUP_MAX,
+    Halves,
     Pair,
     Part,
     cleaned_at_the_ends,
@@ -158,19 +159,32 @@ def merging_network(n: int, band: range) -> Network:
     Returns:
         A network without groups, on all wires.
     """
-    wires = -(-n // GROUP_MAX) * GROUP_MAX
-    groups = [list(range(i, i + GROUP_MAX)) for i in range(0, wires, GROUP_MAX)]
-    merge: list[Pair] = []
-    halves = two_lists(groups, merge)
+    merge, halves = _merged_groups(n)
     cleaning = list(merge)
     ways = [(merge, merged_to_the_end(merge, halves, band))]
     if (kept := cleaned_at_the_ends(cleaning, halves, band)) is not None:
         ways.append((cleaning, kept))
-    candidates = [
-        _pruned(wires, [], _without_padding(pairs, range(n, wires)), kept, are_ordered=False)
-        for pairs, kept in ways
-    ]
+    candidates = [_of_groups(n, pairs, kept, are_ordered=False) for pairs, kept in ways]
     return min(candidates, key=lambda network: len(network.merge))
+
+
+def ordered_merging_network(n: int, ranks: Sequence[int]) -> Network:
+    """Return what `merging_network` does for these ranks; `kept` lists their wires in order."""
+    merge, halves = _merged_groups(n)
+    return _of_groups(n, merge, merged_to_the_end(merge, halves, ranks), are_ordered=True)
+
+
+def _merged_groups(n: int) -> tuple[list[Pair], Halves]:
+    """Merge groups of sorted wires until two lists are left."""
+    groups = [list(range(i, i + GROUP_MAX)) for i in range(0, n, GROUP_MAX)]
+    merge: list[Pair] = []
+    return merge, two_lists(groups, merge)
+
+
+def _of_groups(n: int, merge: list[Pair], kept: Sequence[int], are_ordered: bool) -> Network:
+    wires = -(-n // GROUP_MAX) * GROUP_MAX
+    needed = _without_padding(merge, range(n, wires))
+    return _pruned(wires, [], needed, kept, are_ordered)
 
 
 def _sorted_to_the_end(n: int, ranks: Sequence[int], are_ordered: bool) -> Network:

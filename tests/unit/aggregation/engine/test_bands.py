@@ -56,6 +56,18 @@ def test_every_n_equals_the_sort(target: Host, n: int) -> None:
         assert out[:3].tolist() == [9, 9, 9]
 
 
+@pytest.mark.parametrize("n", [65, 70, 97])
+def test_the_nearest_of_many_rows_equal_the_sort(target: Host, n: int) -> None:
+    generator = torch.Generator().manual_seed(n)
+    different = torch.randn(n, 150, generator=generator)
+    for rows in (different, different.mul(2).round(), torch.zeros(n, 150)):  # and with many ties
+        for count in {1, 2, n // 2, n - n // 5, n - 1}:
+            out = torch.empty(150)
+            selection, columns = Nearest(n, count), slice(0, 150)
+            sums = bands.select_mean(target, tuple(rows), selection, columns, out)
+            checked(rows, selection, columns, out, sums)
+
+
 @pytest.mark.parametrize("n", [65, 70, 90])
 def test_every_band_of_many_rows_equals_the_sort(target: Host, n: int) -> None:
     rows = torch.randn(n, 150, generator=torch.Generator().manual_seed(n))

@@ -1,0 +1,66 @@
+"""The kernel of bands of ranks among many rows: `band_kernel` for any number of them.
+
+`many_bands` calls this.
+"""
+
+from pliska.aggregation.engine.assembly import Function, Lanes, Value, float_literal
+from pliska.aggregation.engine.elements import Element
+from pliska.aggregation.engine.merge_kernel import GIVEN, MergeSort
+from pliska.aggregation.engine.report_kernel import Figure, Report
+from pliska.aggregation.engine.sharing import ARGUMENTS
+from pliska.aggregation.engine.tile_sort import Tiling
+
+
+def many_band_assembly(name: str, element: Element, tiling: Tiling) -> str:
+    """Return the kernel as LLVM assembly; its arguments are `sharing.ARGUMENTS`.
+
+    Given are, after what `merge_kernel.GIVEN` says, address and number of the wires whose
+    values are averaged.
+    """
+    return _ManyBandKernel(name, element, tiling).text()
+
+
+class _ManyBandKernel:
+    def __init__(self, name: str, element: Element, tiling: Tiling) -> None:
+        self._tiling = tiling
+        self._kind = Lanes(tiling.lanes, "float")
+        self._wide = self._kind.of("double")
+        f = self._f = Function(name, ARGUMENTS)
+        self._sort = MergeSort(f, element, tiling)
+        self._kept_at = f.pointer_at("%given", GIVEN)
+        self._kept = self._sort.number_given(GIVEN + 1)
+        self._ends = ("%scratch", f.at("%scratch", tiling.width, "float"))
+        self._report = Report(f, element, list(Figure), tiling.rows_at_once, self._ends)
+
+    def text(self) -> str:
+        self._f.loop("%start", "%stop", self._tiling.width, self._tile)
+        return self._f.text()
+
+    def _tile(self, first: Value, _: list[Value]) -> list[Value]:
+        end = self._f.minimum_index(self._f.add(first, self._tiling.width), "%stop")
+        self._sort.emit(first, end, self._finish)
+        self._report.emit_groups(self._sort.counted, self._sort.counted, first, end)
+        return []
+
+    def _finish(self, at: Value, within: Value) -> None:
+        """Average the kept values in float64 and store the result and the kept range."""
+        f, kind, wide = self._f, self._kind, self._wide
+
+        def add(number: Value, carried: list[Value]) -> list[Value]:
+            value = self._sort.value(self._sort.wire_at(self._kept_at, number), within)
+            total, least, largest = carried
+            widened = f.value(f"fpext {kind} {value} to {wide}")
+            return [
+                f.value(f"fadd {wide} {total}, {widened}"),
+                f.minimum(kind, value, least),
+                f.maximum(kind, value, largest),
+            ]
+
+        bounds = [f.splat(kind, float_literal(end)) for end in (float("inf"), float("-inf"))]
+        start = [(wide, wide.zero), *((kind, bound) for bound in bounds)]
+        total, least, largest = f.loop(0, self._kept, 1, add, start)
+        count = f.splat(wide, f.value(f"sitofp i64 {self._kept} to double"))
+        mean = f.value(f"fdiv {wide} {total}, {count}")
+        f.store(kind, f.value(f"fptrunc {wide} {mean} to {kind}"), f.at("%out", at, "float"), 4)
+        for row, value in zip(self._ends, (least, largest), strict=True):
+            f.store(kind, value, f.at(row, within, "float"), 4)
