@@ -122,7 +122,7 @@ def mixed_mean(
         if there is no kernel for these rows and this matrix, or they are few,
         or squares leave the range of float32.
     """
-    target = target_for(rows, len(matrix))
+    target = target_for(rows, len(matrix), mixtures.ROWS_MAX)
     if target is None or selection.is_whole:
         return None
     mixture = mixtures.Mixture.of(matrix.numpy(), centre)

@@ -1,7 +1,9 @@
 """The kernel of bands of ranks among many rows: `band_kernel` for any number of them.
 
-`many_bands` calls this.
+`many_bands` and `mixtures` call this.
 """
+
+from collections.abc import Sequence
 
 from pliska.aggregation.engine.assembly import Function, Lanes, Value, float_literal
 from pliska.aggregation.engine.elements import Element
@@ -11,40 +13,41 @@ from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.tile_sort import Tiling
 
 
-def many_band_assembly(name: str, element: Element, tiling: Tiling) -> str:
-    """Return the kernel as LLVM assembly; its arguments are `sharing.ARGUMENTS`.
+def many_band_function(
+    name: str, element: Element, tiling: Tiling, figures: Sequence[Figure]
+) -> Function:
+    """Return the kernel that averages a band; its arguments are `sharing.ARGUMENTS`.
 
     Given are, after what `merge_kernel.GIVEN` says, address and number of the wires whose
     values are averaged.
     """
-    return _ManyBandKernel(name, element, tiling).text()
+    return _ManyBandKernel(name, element, tiling, figures).function
 
 
 class _ManyBandKernel:
-    def __init__(self, name: str, element: Element, tiling: Tiling) -> None:
+    def __init__(
+        self, name: str, element: Element, tiling: Tiling, figures: Sequence[Figure]
+    ) -> None:
         self._tiling = tiling
         self._kind = Lanes(tiling.lanes, "float")
         self._wide = self._kind.of("double")
-        f = self._f = Function(name, ARGUMENTS)
+        f = self.function = Function(name, ARGUMENTS)
         self._sort = MergeSort(f, element, tiling)
         self._kept_at = f.pointer_at("%given", GIVEN)
         self._kept = self._sort.number_given(GIVEN + 1)
         self._ends = ("%scratch", f.at("%scratch", tiling.width, "float"))
-        self._report = Report(f, element, list(Figure), tiling.rows_at_once, self._ends)
-
-    def text(self) -> str:
-        self._f.loop("%start", "%stop", self._tiling.width, self._tile)
-        return self._f.text()
+        self._report = Report(f, element, figures, tiling.rows_at_once, self._ends)
+        f.loop("%start", "%stop", tiling.width, self._tile)
 
     def _tile(self, first: Value, _: list[Value]) -> list[Value]:
-        end = self._f.minimum_index(self._f.add(first, self._tiling.width), "%stop")
+        end = self.function.minimum_index(self.function.add(first, self._tiling.width), "%stop")
         self._sort.emit(first, end, self._finish)
         self._report.emit_groups(self._sort.counted, self._sort.counted, first, end)
         return []
 
     def _finish(self, at: Value, within: Value) -> None:
         """Average the kept values in float64 and store the result and the kept range."""
-        f, kind, wide = self._f, self._kind, self._wide
+        f, kind, wide = self.function, self._kind, self._wide
 
         def add(number: Value, carried: list[Value]) -> list[Value]:
             value = self._sort.value(self._sort.wire_at(self._kept_at, number), within)

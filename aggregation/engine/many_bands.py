@@ -12,11 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pliska.aggregation.engine.assembly import Function
 from pliska.aggregation.engine.blocks import LANES, Needs, blank_columns, over_blocks
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
 from pliska.aggregation.engine.elements import Element
-from pliska.aggregation.engine.many_band_kernel import many_band_assembly
-from pliska.aggregation.engine.many_near_kernel import many_near_assembly
+from pliska.aggregation.engine.many_band_kernel import many_band_function
+from pliska.aggregation.engine.many_near_kernel import many_near_function
 from pliska.aggregation.engine.merge_kernel import ROWS_BEFORE
 from pliska.aggregation.engine.merge_sort import GROUP_MAX
 from pliska.aggregation.engine.networks import (
@@ -30,6 +31,8 @@ from pliska.aggregation.engine.report_kernel import FIGURES, Figure
 from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.statistics import Sums
 from pliska.aggregation.engine.tile_sort import Tiling, tiling
+
+Way = Callable[[str, Element, Tiling, Sequence[Figure]], Function]
 
 ROWS_MAX = 4096
 """More rows make tables that take seconds to work out."""
@@ -48,25 +51,64 @@ def select_mean(
     out: Tensor,
 ) -> Sums:
     """Do what `bands.select_mean` does with more rows than a group has, and at most `ROWS_MAX`."""
-    n, layout = selection.n, _layout(target, selection.n)
-    counted = -(-n // layout.rows_at_once) * layout.rows_at_once
-    wires = -(-n // GROUP_MAX) * GROUP_MAX
-    table = _table(selection)
+    plan = ManyPlan.of(target, selection)
+    kernel = _kernel(target, plan.way, rows[0].dtype, plan.tiling)
     needs = Needs(
-        (FIGURES, counted, LANES),
-        (ROWS_BEFORE + wires) * layout.width,
-        pointers=wires,
-        given=(n, counted, *table.given),
+        (FIGURES, plan.counted, LANES), plan.scratch_floats, plan.pointers, given=plan.given
     )
-    assembly = many_band_assembly if isinstance(selection, Selection) else many_near_assembly
-    kernel = _kernel(target, assembly, rows[0].dtype, layout)
-    total = over_blocks(target, kernel, rows, columns, needs, out)[:, :n].sum(axis=2)
+    total = over_blocks(target, kernel, rows, columns, needs, out)[:, : selection.n].sum(axis=2)
     total[Figure.KEPT, : selection.kept_of_equals] -= blank_columns(columns)
     return Sums(*total)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Table:
+class ManyPlan:
+    """How the kernel is laid out for a selection; keep it until the kernel is done.
+
+    Attributes:
+        n: Rows.
+        tiling: The widest tile that fits the cache.
+        way: Writes the kernel, one for all selections of a kind.
+        table: Of the network.
+    """
+
+    n: int
+    tiling: Tiling
+    way: Way
+    table: "Table"
+
+    @classmethod
+    def of(cls, target: Host, selection: Selection | Nearest) -> "ManyPlan":
+        """Work it out, or look it up."""
+        n, plain = selection.n, tiling(target)
+        width = next((w for w in TILE_COLUMNS if n * w <= TILE_VALUES), TILE_COLUMNS[-1])
+        is_band = isinstance(selection, Selection)
+        way: Way = many_band_function if is_band else many_near_function
+        return cls(n, replace(plain, width=width), way, _table(selection))
+
+    @property
+    def counted(self) -> int:
+        """Rows of a section of the kernel's sums."""
+        return -(-self.n // self.tiling.rows_at_once) * self.tiling.rows_at_once
+
+    @property
+    def pointers(self) -> int:
+        """How many pointers to rows the kernel follows; what it finds from n on is not used."""
+        return -(-self.n // GROUP_MAX) * GROUP_MAX
+
+    @property
+    def scratch_floats(self) -> int:
+        """float32 values of scratch memory that the kernel needs."""
+        return (ROWS_BEFORE + self.pointers) * self.tiling.width
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """What the kernel is given."""
+        return self.n, self.counted, *self.table.given
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
     """A network as a kernel reads it.
 
     Attributes:
@@ -79,11 +121,11 @@ class _Table:
 
 
 @lru_cache(maxsize=16)
-def _table(selection: Selection | Nearest) -> _Table:
+def _table(selection: Selection | Nearest) -> Table:
     if isinstance(selection, Selection):
         network = merging_network(selection.n, selection.band)
         exchanges, kept = _exchanges(network), np.array(network.kept, np.int32)
-        return _Table((*_address(exchanges), *_address(kept)), (exchanges, kept))
+        return Table((*_address(exchanges), *_address(kept)), (exchanges, kept))
     n, count = selection.n, selection.count
     runs = [(first, first + count - 1) for first in range(n - count + 1)]
     middle = (n - 1) // 2, n // 2
@@ -93,7 +135,7 @@ def _table(selection: Selection | Nearest) -> _Table:
     ends = np.array([(wires[low], wires[high]) for low, high in runs], np.int32)
     exchanges = _exchanges(network)
     given = *_address(exchanges), count, *(wires[rank] for rank in middle), *_address(ends)
-    return _Table(given, (exchanges, ends))
+    return Table(given, (exchanges, ends))
 
 
 def _exchanges(network: Network) -> NDArray[np.int32]:
@@ -106,18 +148,7 @@ def _address(table: NDArray[np.int32]) -> tuple[int, int]:
     return table.ctypes.data, len(table)
 
 
-def _layout(target: Host, n: int) -> Tiling:
-    """Return the widest tile that fits the cache."""
-    width = next((w for w in TILE_COLUMNS if n * w <= TILE_VALUES), TILE_COLUMNS[-1])
-    return replace(tiling(target), width=width)
-
-
 @lru_cache(maxsize=16)
-def _kernel(
-    target: Host,
-    assembly: Callable[[str, Element, Tiling], str],
-    dtype: torch.dtype,
-    layout: Tiling,
-) -> Kernel:
-    text = assembly("merge", target.elements[dtype], layout)
+def _kernel(target: Host, way: Way, dtype: torch.dtype, layout: Tiling) -> Kernel:
+    text = way("merge", target.elements[dtype], layout, list(Figure)).text()
     return compiled(target, "merge", text, tuple(ARGUMENTS.values()))

@@ -1,7 +1,9 @@
 """The kernel of means around the median among many rows: `near_kernel` for any number of them.
 
-`many_bands` calls this.
+`many_bands` and `mixtures` call this.
 """
+
+from collections.abc import Sequence
 
 from pliska.aggregation.engine.assembly import Function, Lanes, Value, float_literal
 from pliska.aggregation.engine.elements import Element
@@ -12,43 +14,44 @@ from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.tile_sort import Tiling
 
 
-def many_near_assembly(name: str, element: Element, tiling: Tiling) -> str:
-    """Return the kernel as LLVM assembly; its arguments are `sharing.ARGUMENTS`.
+def many_near_function(
+    name: str, element: Element, tiling: Tiling, figures: Sequence[Figure]
+) -> Function:
+    """Return the kernel that averages the nearest; its arguments are `sharing.ARGUMENTS`.
 
     Given are, after what `merge_kernel.GIVEN` says, how many values are averaged; the wires of
     the two middle values; address and number of the ends of all runs of so many neighbours in
     the order: pairs of wires (i32).
     """
-    return _ManyNearKernel(name, element, tiling).text()
+    return _ManyNearKernel(name, element, tiling, figures).function
 
 
 class _ManyNearKernel:
-    def __init__(self, name: str, element: Element, tiling: Tiling) -> None:
+    def __init__(
+        self, name: str, element: Element, tiling: Tiling, figures: Sequence[Figure]
+    ) -> None:
         self._tiling = tiling
         self._kind = Lanes(tiling.lanes, "float")
         self._wide = self._kind.of("double")
-        f = self._f = Function(name, ARGUMENTS)
+        f = self.function = Function(name, ARGUMENTS)
         self._sort = sort = MergeSort(f, element, tiling)
         count, *self._middle = (sort.number_given(GIVEN + i) for i in range(3))
         self._runs_at, self._runs = f.pointer_at("%given", GIVEN + 3), sort.number_given(GIVEN + 4)
         self._count = f.splat(self._wide, f.value(f"sitofp i64 {count} to double"))
         self._nearest = NearestSum(f, element, tiling, sort.rows, sort.counted)
-        looked_at = [figure for figure in Figure if figure is not Figure.KEPT]
+        looked_at = [figure for figure in figures if figure is not Figure.KEPT]
         self._report = Report(f, element, looked_at, tiling.rows_at_once)
-
-    def text(self) -> str:
-        self._f.loop("%start", "%stop", self._tiling.width, self._tile)
-        return self._f.text()
+        f.loop("%start", "%stop", tiling.width, self._tile)
 
     def _tile(self, first: Value, _: list[Value]) -> list[Value]:
-        end = self._f.minimum_index(self._f.add(first, self._tiling.width), "%stop")
+        end = self.function.minimum_index(self.function.add(first, self._tiling.width), "%stop")
         self._sort.emit(first, end, self._finish)
         self._report.emit_groups(self._sort.counted, self._sort.counted, first, end)
         return []
 
     def _finish(self, at: Value, within: Value) -> None:
         """Average the values of one vector of columns and count whose they are."""
-        f, wide = self._f, self._wide
+        f, wide = self.function, self._wide
         low, high = (self._widened(wire, within) for wire in self._middle)
         half = f.splat(wide, float_literal(0.5))
         median = f.value(f"fmul {wide} {f.value(f'fadd {wide} {low}, {high}')}, {half}")
@@ -59,7 +62,7 @@ class _ManyNearKernel:
 
     def _border(self, median: Value, within: Value) -> Value:
         """Return how near the farther end of the nearest run is; see `near_kernel`."""
-        f, wide, sort = self._f, self._wide, self._sort
+        f, wide, sort = self.function, self._wide, self._sort
 
         def nearer(run: Value, border: list[Value]) -> list[Value]:
             pair = f.multiply(run, 2)
@@ -72,4 +75,4 @@ class _ManyNearKernel:
 
     def _widened(self, wire: Value, within: Value) -> Value:
         value = self._sort.value(wire, within)
-        return self._f.value(f"fpext {self._kind} {value} to {self._wide}")
+        return self.function.value(f"fpext {self._kind} {value} to {self._wide}")

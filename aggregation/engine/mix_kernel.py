@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from pliska.aggregation.engine.assembly import Function, Lanes, Value, module
 from pliska.aggregation.engine.blocks import LANES
 from pliska.aggregation.engine.elements import Element
+from pliska.aggregation.engine.merge_sort import GROUP_MAX
 from pliska.aggregation.engine.report_kernel import Figure, report_function
 from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.tile_sort import AHEAD_COLUMNS, Tiling
+
+GIVEN = 4
+"""Numbers that the kernel is given for itself."""
 
 ROWS_AT_ONCE = 4
 SUBSETS = 1 << ROWS_AT_ONCE
@@ -65,6 +69,11 @@ class MixTiling:
         return -(-self.m // OUTPUTS_AT_ONCE) * OUTPUTS_AT_ONCE
 
     @property
+    def pointers(self) -> int:
+        """Pointers to means that the reduction may follow; it has no use for those from m on."""
+        return -(-self.m // GROUP_MAX) * GROUP_MAX
+
+    @property
     def mixed_floats(self) -> int:
         """float32 values of a tile of means."""
         return self.outputs * self.tiling.stride
@@ -82,7 +91,7 @@ class MixTiling:
     @property
     def scratch_floats(self) -> int:
         """float32 values of scratch memory: means, partial sums, pointers to the means."""
-        return self.mixed_floats + self.table_floats + 2 * self.outputs
+        return self.mixed_floats + self.table_floats + 2 * self.pointers
 
 
 def mixed_assembly(name: str, element: Element, layout: MixTiling, reduction: Function) -> str:
@@ -90,12 +99,13 @@ def mixed_assembly(name: str, element: Element, layout: MixTiling, reduction: Fu
 
     rows holds groups * ROWS_AT_ONCE pointers, of which the first n count. Given
     are that number of pointers; the place of a row that is subtracted from all
-    rows and added to each mean, or -1 for none; and the addresses of places and
-    scales. places[k][group] (i32) says at which float of the partial sums the
-    one that belongs to mean k starts, and their sum is multiplied by scales[k]
-    (float). Sums are those of `report_kernel.report_function` of the rows, and
-    after them those of reduction, the kernel that reduces the means, whose
-    scratch memory also comes after that of this kernel.
+    rows and added to each mean, or -1 for none; the addresses of places and
+    scales; and then what reduction is given. places[k][group] (i32) says at
+    which float of the partial sums the one that belongs to mean k starts, and
+    their sum is multiplied by scales[k] (float). Sums are those of
+    `report_kernel.report_function` of the rows, and after them those of
+    reduction, the kernel that reduces the means, whose scratch memory also
+    comes after that of this kernel.
     """
     tiling = layout.tiling
     mix = _MixKernel("mix", element, layout).function
@@ -104,11 +114,12 @@ def mixed_assembly(name: str, element: Element, layout: MixTiling, reduction: Fu
     centre = f.load("i64", f.at("%given", 1, "i64"), 8)
     places, scales = (f.pointer_at("%given", i) for i in (2, 3))
     mixed_sums = f.at("%sums", layout.row_sums, "double")
+    of_reduction = f.at("%given", GIVEN, "i64")
     sort_scratch = f.at("%scratch", layout.scratch_floats, "float")
     table = f.at("%scratch", layout.mixed_floats, "float")
     means = f.at(table, layout.table_floats, "float")
-    for k in range(layout.m):
-        mean = f.at("%scratch", k * tiling.stride, "float")
+    for k in range(layout.pointers):
+        mean = f.at("%scratch", k % layout.m * tiling.stride, "float")
         f.store("ptr", mean, f.at(means, k, "ptr"), 8)
     kind = Lanes(tiling.lanes, "float")
     for group in range(layout.groups):
@@ -120,7 +131,7 @@ def mixed_assembly(name: str, element: Element, layout: MixTiling, reduction: Fu
         width = f.value(f"sub i64 {end}, {first}")
         here = f.at("%out", first, "float")
         f.run(mix, "%rows", first, end, table, "%scratch", centre, places, scales)
-        f.run(reduction, means, 0, width, here, sort_scratch, mixed_sums, "null")
+        f.run(reduction, means, 0, width, here, sort_scratch, mixed_sums, of_reduction)
         f.run(look, "%rows", first, end, "%out", sort_scratch, "%sums", "%given")
         return []
 

@@ -3,9 +3,9 @@
 `order_statistics` calls this for what pre-aggregators leave behind.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
@@ -13,14 +13,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pliska.aggregation.engine import bands, mix_kernel
+from pliska.aggregation.engine.assembly import Function
 from pliska.aggregation.engine.blocks import LANES, Needs, blank_columns, over_blocks
 from pliska.aggregation.engine.compiler import Host, Kernel, compiled
 from pliska.aggregation.engine.elements import FLOAT32
+from pliska.aggregation.engine.many_bands import ManyPlan
 from pliska.aggregation.engine.mix_kernel import ROWS_AT_ONCE, SUBSETS, MixTiling
 from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.engine.report_kernel import FIGURES, Figure
 from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.tile_sort import Source, tiling
+
+ROWS_MAX = 128
+"""Rows, and means of them. More make kernels that take long to compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +88,28 @@ def select_mean(
 
     Args:
         target: The CPU, from `compiler.host_for(rows)`.
-        rows: n finite tensors [d], n at most `bands.ROWS_MAX`.
-        mixture: Of at most `bands.ROWS_MAX` outputs, which are formed in float32.
+        rows: n finite tensors [d], n at most `ROWS_MAX`.
+        mixture: Of at most `ROWS_MAX` outputs, which are formed in float32.
         selection: Among the m values of a column, not all of them.
         columns: Which; start and stop given.
         out: float32 [d], contiguous; only `columns` are written.
     """
     layout = MixTiling(mixture.n, len(mixture.scales), tiling(target))
+    reduction = _Reduction.of(target, selection)
     kernel = _kernel(target, rows[0].dtype, layout, selection)
     places, scales = _numbers(mixture, layout)
     centre = -1 if mixture.centre is None else mixture.centre
+    own = layout.rows_looked_at, centre, places.ctypes.data, scales.ctypes.data
     needs = Needs(
-        sums=(layout.row_sums + FIGURES * layout.m * LANES,),
-        scratch_floats=layout.scratch_floats + bands.scratch_floats(layout.m, layout.tiling),
+        sums=(layout.row_sums + FIGURES * reduction.counted * LANES,),
+        scratch_floats=layout.scratch_floats + reduction.scratch_floats,
         pointers=layout.rows_looked_at,
-        given=(layout.rows_looked_at, centre, places.ctypes.data, scales.ctypes.data),
+        given=(*own, *reduction.given),
     )
     sums = over_blocks(target, kernel, rows, columns, needs, out)
     of_rows, of_mixed = sums[: layout.row_sums], sums[layout.row_sums :]
-    kept = of_mixed.reshape(FIGURES, layout.m, LANES)[Figure.KEPT].sum(axis=1)
+    counted = of_mixed.reshape(FIGURES, reduction.counted, LANES)[Figure.KEPT]
+    kept = counted[: layout.m].sum(axis=1)
     kept[: selection.kept_of_equals] -= blank_columns(columns)
     return MixedSums(kept, of_rows.reshape(-1, LANES).sum(axis=1)[: layout.n])
 
@@ -116,11 +124,47 @@ def _numbers(mixture: Mixture, layout: MixTiling) -> tuple[NDArray[np.int32], ND
     return codes * layout.tiling.lanes, scales
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reduction:
+    """What averages the means of a tile.
+
+    Attributes:
+        way: Writes it as a kernel of this name.
+        counted: Means that its sums have room for.
+        scratch_floats: float32 values of scratch memory that it needs.
+        given: What it is given.
+        plan: Keeps what that points to.
+    """
+
+    way: Callable[[str], Function]
+    counted: int
+    scratch_floats: int
+    given: Sequence[int] = ()
+    plan: ManyPlan | None = None
+
+    @classmethod
+    def of(cls, target: Host, selection: Selection | Nearest) -> "_Reduction":
+        m, layout, figures = selection.n, tiling(target), [Figure.KEPT]
+        if m > bands.ROWS_MAX:
+            plan = ManyPlan.of(target, selection)
+            return cls(
+                lambda name: plan.way(name, FLOAT32, plan.tiling, figures),
+                plan.counted,
+                plan.scratch_floats,
+                plan.given,
+                plan,
+            )
+        source = Source(FLOAT32, is_near=True)
+        few = partial(
+            bands.reduction, selection=selection, source=source, layout=layout, figures=figures
+        )
+        return cls(few, m, bands.scratch_floats(m, layout))
+
+
 @lru_cache(maxsize=64)
 def _kernel(
     target: Host, dtype: torch.dtype, layout: MixTiling, selection: Selection | Nearest
 ) -> Kernel:
-    source = Source(FLOAT32, is_near=True)
-    reduction = bands.reduction("reduce", selection, source, layout.tiling, [Figure.KEPT])
+    reduction = _Reduction.of(target, selection).way("reduce")
     assembly = mix_kernel.mixed_assembly("mixed", target.elements[dtype], layout, reduction)
     return compiled(target, "mixed", assembly, tuple(ARGUMENTS.values()))

@@ -6,7 +6,7 @@ from pliska.aggregation import NNM, TrimmedMean, order_statistics, points
 from pliska.aggregation.engine import mixtures
 from pliska.aggregation.engine.compiler import Host
 from pliska.aggregation.engine.mixtures import Mixture
-from pliska.aggregation.engine.networks import Selection
+from pliska.aggregation.engine.networks import Nearest, Selection
 from pliska.aggregation.engine.threads import SPAN_COLUMNS
 from pliska.aggregation.engine.tile_sort import TILE_COLUMNS
 
@@ -21,7 +21,20 @@ def means_of_sets(m: int, n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("m", "n"), [(1, 1), (3, 5), (4, 8), (9, 16), (16, 16), (17, 33), (64, 64)]
+    ("m", "n"),
+    [
+        (1, 1),
+        (3, 5),
+        (4, 8),
+        (9, 16),
+        (16, 16),
+        (17, 33),
+        (64, 64),
+        (65, 65),
+        (66, 40),
+        (101, 128),
+        (128, 70),
+    ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_mixed_rows_are_averaged_as_if_they_had_been_built(
@@ -45,6 +58,24 @@ def test_mixed_rows_are_averaged_as_if_they_had_been_built(
     if not Selection(m, band).is_whole:
         inside = (mixed >= kept[0]) & (mixed <= kept[-1])
         assert abs(sums.kept - inside.sum(dim=1).numpy()).max() <= 2  # float32 rounds once more
+
+
+@pytest.mark.parametrize(("m", "count"), [(9, 5), (70, 40), (70, 69)])
+def test_the_nearest_of_mixed_rows_are_averaged(target: Host, m: int, count: int) -> None:
+    d, n = 300, m + 6
+    rows = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
+    matrix = means_of_sets(m, n)
+    mixture = Mixture.of(matrix)
+    assert mixture is not None
+    out = torch.empty(d)
+    selection = Nearest(m, count)
+    sums = mixtures.select_mean(target, tuple(rows), mixture, selection, slice(0, d), out)
+    mixed = torch.from_numpy(matrix) @ rows.double()
+    ordered = mixed.sort(dim=0).values
+    gaps = (mixed - (ordered[(m - 1) // 2] + ordered[m // 2]) / 2).abs()
+    nearest = mixed.gather(0, gaps.argsort(dim=0)[:count])
+    assert torch.allclose(out.double(), nearest.mean(dim=0), rtol=0, atol=1e-5)
+    assert sums.kept.sum() == count * d
 
 
 def test_several_spans_and_pieces_fit_together(target: Host) -> None:
