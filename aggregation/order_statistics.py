@@ -22,6 +22,7 @@ from pliska.aggregation.engine import (
     mixtures,
     reports,
     sorted_columns,
+    votes,
 )
 from pliska.aggregation.engine.compiler import Host, host_for
 from pliska.aggregation.engine.networks import Nearest, Selection
@@ -40,6 +41,9 @@ from pliska.aggregation.rows import Rows
 
 SQUARE_MAX = 1e36
 """Squared length up to which no square of a row leaves the range of float32."""
+
+MAJORITY = "majority"
+"""What was voted on is found under this in `rows.seen.means`."""
 
 COMPILED_ELEMENTS_MIN = 1 << 18
 """Fewer values are done before a kernel is found; their sums are formed in float64 throughout."""
@@ -136,6 +140,30 @@ def mixed_mean(
         kept = kept + mix(slice(rows.measured, rows.d), vector).kept
     distances = rows.total(torch.from_numpy(measured.distances))
     return BandMean(vector, rows.total(torch.from_numpy(kept)), distances)
+
+
+def majority_sign(rows: Rows) -> BandMean | None:
+    """Vote on the sign of each coordinate; see `SignVote`.
+
+    Args:
+        rows: Finite, n >= 1.
+
+    Returns:
+        `kept` counts the coordinates in which each row has the result's sign.
+        None if there is no kernel for these rows, or they are few.
+    """
+    made: BandMean | None = rows.seen.means.pop(MAJORITY, None)
+    target = target_for(rows, rows.n, rows.n)
+    if made is not None or target is None:
+        return made
+    return reduced(rows, partial(_voted, target, rows))
+
+
+def read_signs_ahead(rows: Rows) -> None:
+    """Do what `read_ahead` does, for `majority_sign`."""
+    made = majority_sign(rows)
+    if made is not None:
+        rows.seen.means[MAJORITY] = made
 
 
 def distances_to(rows: Rows, vector: Tensor) -> Tensor:
@@ -236,6 +264,11 @@ def _compiled(
 ) -> Tensor:
     """Write the result for these columns; return `Sums.stacked`."""
     sums = bands.select_mean(target, rows.tensors, selection, columns, vector)
+    return repaired(sums, rows.tensors, vector, columns).stacked
+
+
+def _voted(target: Host, rows: Rows, columns: slice, vector: Tensor) -> Tensor:
+    sums = votes.majority(target, rows.tensors, columns, vector)
     return repaired(sums, rows.tensors, vector, columns).stacked
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pliska.aggregation.column_blocks import reduce_columns
 from pliska.aggregation.coordinate_rule import CoordinateRule
-from pliska.aggregation.order_statistics import BandMean
+from pliska.aggregation.order_statistics import BandMean, majority_sign, read_signs_ahead
 from pliska.aggregation.rows import Rows
 from pliska.aggregation.setting import Setting
 
@@ -37,10 +37,16 @@ class SignVote(CoordinateRule):
         """A majority must be honest."""
         return 2 * f + 1
 
+    def read_ahead(self, rows: Rows, f: int) -> None:
+        """Count votes."""
+        del f
+        read_signs_ahead(rows)
+
     def reduce(self, rows: Rows, setting: Setting) -> BandMean:
         """Count votes."""
         del setting
-        return reduce_columns(rows, _majority)
+        made = majority_sign(rows)
+        return reduce_columns(rows, _majority) if made is None else made
 
 
 def _majority(block: Tensor) -> tuple[Tensor, Tensor]:
