@@ -35,7 +35,7 @@ from pliska.aggregation.faults import (
     outliers,
 )
 from pliska.aggregation.gate import Gate
-from pliska.aggregation.mass import require_honest_majority
+from pliska.aggregation.mass import VotingMass, require_honest_majority
 from pliska.aggregation.points import ORIGIN, Combination, Points
 from pliska.aggregation.preaggregation import Chain
 from pliska.aggregation.report import report_on
@@ -230,6 +230,10 @@ class Rule(Bounded):
                 raise ParameterError(f"{self.name} has no use for {key}")
         if "reference" in self.uses and given.get("reference") is None:
             raise ParameterError(f"{self.name} needs a trusted row: pass reference=")
+        if masses is not None and not isinstance(masses, VotingMass):
+            raise ParameterError(
+                f"masses must be a VotingMass({{worker: mass, ...}}), not {type(masses).__name__}"
+            )
         if masses is not None and not self.pre.keeps_workers:
             raise ParameterError(f"{self.title} mixes workers, so it cannot keep their masses")
         votes = None if masses is None else masses.among(workers)

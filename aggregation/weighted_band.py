@@ -33,7 +33,7 @@ def mass_trimmed_mean(rows: Rows, masses: Sequence[float], trimmed: float) -> Ba
         masses: Positive, one per row.
         trimmed: Mass to cut at either end, below half of all.
     """
-    total, target = math.fsum(masses), target_for(rows, rows.n)
+    total, target = math.fsum(masses), target_for(rows, rows.n, engine.ROWS_MAX)
     if target is not None and not trimmed:
         vector = rows.weighted_sum([mass / total for mass in masses])
         kept = torch.tensor(masses, dtype=torch.float64) * rows.whole_d
@@ -63,7 +63,7 @@ def mass_median(rows: Rows, masses: Sequence[float]) -> BandMean:
         rows: [n, d].
         masses: Positive, one per row.
     """
-    half, target = math.fsum(masses) / 2, target_for(rows, rows.n)
+    half, target = math.fsum(masses) / 2, target_for(rows, rows.n, engine.ROWS_MAX)
     limits = half * (1 - ROUNDING), half * (1 + ROUNDING)
     if target is not None:
         return _compiled(rows, partial(engine.median, target, rows.tensors, masses, limits))

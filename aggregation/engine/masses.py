@@ -16,6 +16,9 @@ from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.statistics import Sums
 from pliska.aggregation.engine.tile_sort import tiling
 
+ROWS_MAX = 512
+"""The time goes with the square of the rows; sorting with indices is as quick for some more."""
+
 
 def trimmed_mean(
     target: Host,
@@ -29,7 +32,7 @@ def trimmed_mean(
 
     Args:
         target: The CPU, from `compiler.host_for(rows)`.
-        rows: n finite tensors [d], at most `bands.ROWS_MAX`.
+        rows: n finite tensors [d], at most `ROWS_MAX`.
         masses: Positive, one per row.
         limits: Mass below which and above which values are cut off.
         columns: Which; start and stop given.

@@ -1,8 +1,10 @@
 import math
+from typing import Any
 
 import pytest
+import torch
 
-from pliska.aggregation import MassError, ParameterError, VotingMass
+from pliska.aggregation import CoordinateMedian, MassError, ParameterError, VotingMass
 from pliska.aggregation.mass import faulty_mass, require_honest_majority
 
 
@@ -34,3 +36,11 @@ def test_the_heaviest_f_count_as_faulty() -> None:
     require_honest_majority("krum", [3, 1, 1, 1.01], 1)
     with pytest.raises(MassError, match="heaviest f=1 workers hold 50% of the voting mass"):
         require_honest_majority("krum", [3, 1, 1, 1], 1)
+
+
+def test_masses_that_are_no_voting_mass_are_a_users_mistake() -> None:
+    rows: Any = torch.randn(5, 3)
+    for masses in ([1.0] * 5, {"a": 1.0}, 1.0):
+        given: Any = masses
+        with pytest.raises(ParameterError, match=r"masses must be a VotingMass\("):
+            CoordinateMedian(f=1)(rows, masses=given)

@@ -31,7 +31,7 @@ def both_ways(
     return fast, slow
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 8, 17, 64])
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 17, 64, 65, 130])
 @pytest.mark.parametrize("kind", ["ties", "no ties"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("rule", ["median", "trimmed", "mean"])
