@@ -9,6 +9,8 @@ import asyncio
 from pliska.coordinator.client import CoordinatorClient, Membership, ProtocolError
 from pliska.coordinator.wire import ReplyCode, TransportError
 
+POLL_S_MAX = 10.0
+"""Whatever the lease: what lies between may close connections on which nothing moves."""
 POLLS_PER_LEASE = 4
 """A poll is over, and the next one begun, before a heartbeat is due."""
 HEARTBEATS_PER_LEASE = 3
@@ -16,7 +18,7 @@ HEARTBEATS_PER_LEASE = 3
 
 def poll_s(joined: Membership) -> float:
     """Return how long one request for a newer version is held open."""
-    return joined.lease_s / POLLS_PER_LEASE
+    return min(POLL_S_MAX, joined.lease_s / POLLS_PER_LEASE)
 
 
 async def keep_alive(client: CoordinatorClient, joined: Membership) -> None:

@@ -82,6 +82,11 @@ def test_worker_that_polls_sends_no_heartbeat() -> None:
     assert not line.times("heartbeat")
 
 
+def test_no_request_is_held_open_for_long_whatever_the_lease() -> None:
+    assert poll_s(JOINED) == 1.5
+    assert poll_s(Membership("secret", 3600.0, 1)) == 10.0
+
+
 @pytest.mark.parametrize("is_sending", [False, True])
 def test_worker_that_computes_or_sends_for_long_is_never_silent_for_longer(
     is_sending: bool,
