@@ -28,7 +28,6 @@ class _ManyBandKernel:
     def __init__(
         self, name: str, element: Element, tiling: Tiling, figures: Sequence[Figure]
     ) -> None:
-        self._tiling = tiling
         self._kind = Lanes(tiling.lanes, "float")
         self._wide = self._kind.of("double")
         f = self.function = Function(name, ARGUMENTS)
@@ -36,14 +35,8 @@ class _ManyBandKernel:
         self._kept_at = f.pointer_at("%given", GIVEN)
         self._kept = self._sort.number_given(GIVEN + 1)
         self._ends = ("%scratch", f.at("%scratch", tiling.width, "float"))
-        self._report = Report(f, element, figures, tiling.rows_at_once, self._ends)
-        f.loop("%start", "%stop", tiling.width, self._tile)
-
-    def _tile(self, first: Value, _: list[Value]) -> list[Value]:
-        end = self.function.minimum_index(self.function.add(first, self._tiling.width), "%stop")
-        self._sort.emit(first, end, self._finish)
-        self._report.emit_groups(self._sort.counted, self._sort.counted, first, end)
-        return []
+        report = Report(f, element, figures, tiling.rows_at_once, self._ends)
+        self._sort.emit(self._finish, report)
 
     def _finish(self, at: Value, within: Value) -> None:
         """Average the kept values in float64 and store the result and the kept range."""

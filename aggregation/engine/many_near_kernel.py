@@ -30,7 +30,6 @@ class _ManyNearKernel:
     def __init__(
         self, name: str, element: Element, tiling: Tiling, figures: Sequence[Figure]
     ) -> None:
-        self._tiling = tiling
         self._kind = Lanes(tiling.lanes, "float")
         self._wide = self._kind.of("double")
         f = self.function = Function(name, ARGUMENTS)
@@ -40,14 +39,7 @@ class _ManyNearKernel:
         self._count = f.splat(self._wide, f.value(f"sitofp i64 {count} to double"))
         self._nearest = NearestSum(f, element, tiling, sort.rows, sort.counted)
         looked_at = [figure for figure in figures if figure is not Figure.KEPT]
-        self._report = Report(f, element, looked_at, tiling.rows_at_once)
-        f.loop("%start", "%stop", tiling.width, self._tile)
-
-    def _tile(self, first: Value, _: list[Value]) -> list[Value]:
-        end = self.function.minimum_index(self.function.add(first, self._tiling.width), "%stop")
-        self._sort.emit(first, end, self._finish)
-        self._report.emit_groups(self._sort.counted, self._sort.counted, first, end)
-        return []
+        sort.emit(self._finish, Report(f, element, looked_at, tiling.rows_at_once))
 
     def _finish(self, at: Value, within: Value) -> None:
         """Average the values of one vector of columns and count whose they are."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pliska.aggregation.engine.assembly import Function, Lanes, Value, float_literal
 from pliska.aggregation.engine.elements import Element
 from pliska.aggregation.engine.merge_sort import GROUP_MAX, sorting_pairs
+from pliska.aggregation.engine.report_kernel import Report
 from pliska.aggregation.engine.tile_sort import Tiling
 
 ROWS_BEFORE = 2
@@ -65,14 +66,24 @@ class MergeSort:
         """Return what a wire holds for one vector of columns of the tile."""
         return self._f.load(self._kind, self._f.at(self._row(wire), within, "float"), 4)
 
-    def emit(self, first: Value, end: Value, finish: Callable[[Value, Value], None]) -> None:
-        """Sort the columns first..end and finish each vector of them.
+    def emit(self, finish: Callable[[Value, Value], None], report: Report) -> None:
+        """Sort the columns, a tile after the other, finish each vector of them, and report.
 
         Args:
-            first: First column.
-            end: Column after the last.
             finish: Takes a column, and its place in the tile.
+            report: Of all rows, on each tile.
         """
+        f = self._f
+
+        def tile(first: Value, _: list[Value]) -> list[Value]:
+            end = f.minimum_index(f.add(first, self._tiling.width), "%stop")
+            self._tile(first, end, finish)
+            report.emit_groups(self.counted, self.counted, first, end)
+            return []
+
+        f.loop("%start", "%stop", self._tiling.width, tile)
+
+    def _tile(self, first: Value, end: Value, finish: Callable[[Value, Value], None]) -> None:
         f = self._f
 
         def column(at: Value, _: list[Value]) -> list[Value]:
