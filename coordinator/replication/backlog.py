@@ -20,6 +20,8 @@ KNOWN_MAX = 10_000
 """Versions whose digests are known; a standby further behind fetches by itself."""
 READ_AGAIN_S = 0.1
 """Pause before an entry whose writing may not have ended is looked for again."""
+READS_MAX = 10
+"""An entry that is not there then was pruned, or is of a time before this storage."""
 
 
 class Backlog:
@@ -62,12 +64,13 @@ class Backlog:
 
         Raises:
             DonorRefusedError: It is so old that nobody here knows its digest.
+            MissingObjectError: It is not in the log; whoever needs it fetches a checkpoint.
             CoordinatorError: It cannot be read.
         """
         while version >= self.newest:
             await self._growth.wait()
         following = version + 1
-        while True:
+        for _ in range(READS_MAX):
             entry = self._recent.get(following)
             if entry is not None:
                 return entry
@@ -77,3 +80,4 @@ class Backlog:
             with contextlib.suppress(MissingObjectError):
                 return await asyncio.to_thread(self._log.read, following, digest)
             await asyncio.sleep(READ_AGAIN_S)
+        raise MissingObjectError(f"the leader's log has no entry of version {following} any more")

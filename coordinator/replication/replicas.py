@@ -18,7 +18,7 @@ from typing import Any
 from pliska.coordinator import routes
 from pliska.coordinator.directory import JobDirectory
 from pliska.coordinator.endpoint import Endpoint
-from pliska.coordinator.errors import CoordinatorError, NotReplicatedError
+from pliska.coordinator.errors import CoordinatorError, MissingObjectError, NotReplicatedError
 from pliska.coordinator.records.commit import Commit
 from pliska.coordinator.records.log_entry import LogEntry
 from pliska.coordinator.records.update_log import UpdateLog
@@ -254,7 +254,12 @@ class Replicas:
             return ASK_AGAIN_S
         self._note(endpoint, ReplicaState.FOLLOWING, version)
         while True:
-            entry = await self._backlog.after(version)
+            try:
+                entry = await self._backlog.after(version)
+            except MissingObjectError as error:
+                # It may have gone on from a checkpoint meanwhile: ask it again.
+                self._note(endpoint, ReplicaState.LAGGING, version, str(error))
+                return ASK_AGAIN_S
             reply = await client.post(routes.ENTRIES, entry.pieces(), _patience_s(entry))
             if reply.code is not ReplyCode.ACCEPTED:
                 self._note(endpoint, ReplicaState.LAGGING, version, reply.reason)

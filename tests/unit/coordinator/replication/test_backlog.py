@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pliska.coordinator.errors import MissingObjectError
 from pliska.coordinator.records.commit import GENESIS
 from pliska.coordinator.records.log_entry import LogEntry
 from pliska.coordinator.records.update_log import UpdateLog
@@ -64,6 +65,19 @@ async def test_standby_that_is_further_behind_than_is_known_is_told_so(
     leadership.round()
     with pytest.raises(DonorRefusedError, match="fell behind version 1"):
         await leadership.backlog.after(0)
+
+
+async def test_entry_that_was_pruned_is_not_waited_for(
+    leadership: Leadership, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog_module, "READ_AGAIN_S", 0.001)
+    for _ in range(RECENT_MAX + 1):
+        leadership.round()
+    (oldest,) = (tmp_path / "storage").rglob("000000000001-*.entry")
+    oldest.unlink()
+    with pytest.raises(MissingObjectError, match="no entry of version 1 any more"):
+        async with asyncio.timeout(30):
+            await leadership.backlog.after(0)
 
 
 def test_version_is_on_the_chain_if_its_digest_is_the_one_that_is_known(
