@@ -146,7 +146,7 @@ def majority_sign(rows: Rows) -> BandMean | None:
     """Vote on the sign of each coordinate; see `SignVote`.
 
     Args:
-        rows: Finite, n >= 1.
+        rows: n >= 1; read ahead, not yet known to be finite.
 
     Returns:
         `kept` counts the coordinates in which each row has the result's sign.

@@ -19,7 +19,7 @@ from pliska.aggregation.engine.elements import Element
 from pliska.aggregation.engine.many_band_kernel import many_band_function
 from pliska.aggregation.engine.many_near_kernel import many_near_function
 from pliska.aggregation.engine.merge_kernel import ROWS_BEFORE
-from pliska.aggregation.engine.merge_sort import GROUP_MAX
+from pliska.aggregation.engine.merge_sort import in_groups
 from pliska.aggregation.engine.networks import (
     Nearest,
     Network,
@@ -89,12 +89,12 @@ class ManyPlan:
     @property
     def counted(self) -> int:
         """Rows of a section of the kernel's sums."""
-        return -(-self.n // self.tiling.rows_at_once) * self.tiling.rows_at_once
+        return self.tiling.counted(self.n)
 
     @property
     def pointers(self) -> int:
         """How many pointers to rows the kernel follows; what it finds from n on is not used."""
-        return -(-self.n // GROUP_MAX) * GROUP_MAX
+        return in_groups(self.n)
 
     @property
     def scratch_floats(self) -> int:

@@ -20,6 +20,11 @@ The same on every CPU, so that sums are formed in the same order on all of them.
 """
 
 
+def in_groups(n: int) -> int:
+    """Return n filled up to a multiple of `GROUP_MAX`: the wires of whole groups."""
+    return -(-n // GROUP_MAX) * GROUP_MAX
+
+
 def sorting_pairs(n: int) -> tuple[list[Pair], list[int]]:
     """Return the pairs that sort n wires, in their order, and the wires by rank then."""
     pairs: list[Pair] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pliska.aggregation.engine.assembly import Function, Lanes, Value, module
 from pliska.aggregation.engine.blocks import LANES
 from pliska.aggregation.engine.elements import Element
-from pliska.aggregation.engine.merge_sort import GROUP_MAX
+from pliska.aggregation.engine.merge_sort import in_groups
 from pliska.aggregation.engine.report_kernel import Figure, report_function
 from pliska.aggregation.engine.sharing import ARGUMENTS
 from pliska.aggregation.engine.tile_sort import AHEAD_COLUMNS, Tiling
@@ -71,7 +71,7 @@ class MixTiling:
     @property
     def pointers(self) -> int:
         """Pointers to means that the reduction may follow; it has no use for those from m on."""
-        return -(-self.m // GROUP_MAX) * GROUP_MAX
+        return in_groups(self.m)
 
     @property
     def mixed_floats(self) -> int:

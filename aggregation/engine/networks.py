@@ -16,6 +16,7 @@ from pliska.aggregation.engine.merge_sort import (
     Pair,
     Part,
     cleaned_at_the_ends,
+    in_groups,
     merged_to_the_end,
     two_lists,
     two_sorted_lists,
@@ -182,7 +183,7 @@ def _merged_groups(n: int) -> tuple[list[Pair], Halves]:
 
 
 def _of_groups(n: int, merge: list[Pair], kept: Sequence[int], are_ordered: bool) -> Network:
-    wires = -(-n // GROUP_MAX) * GROUP_MAX
+    wires = in_groups(n)
     needed = _without_padding(merge, range(n, wires))
     return _pruned(wires, [], needed, kept, are_ordered)
 

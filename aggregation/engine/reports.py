@@ -74,8 +74,7 @@ def _sums(
 
 
 def _needs(target: Host, rows: Sequence[Tensor]) -> Needs:
-    at_once = tiling(target).rows_at_once
-    n = -(-len(rows) // at_once) * at_once
+    n = tiling(target).counted(len(rows))
     return Needs((n, LANES), 0, pointers=n, given=(n,))
 
 

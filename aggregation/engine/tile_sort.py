@@ -45,6 +45,10 @@ class Tiling:
         """float32 values from one scratch row to the next."""
         return self.width + PADDING
 
+    def counted(self, n: int) -> int:
+        """Return n filled up to a multiple of `rows_at_once`."""
+        return -(-n // self.rows_at_once) * self.rows_at_once
+
 
 def tiling(target: Host) -> Tiling:
     """Return the layout of these kernels on a CPU."""

@@ -31,7 +31,7 @@ def majority(target: Host, rows: Sequence[Tensor], columns: slice, out: Tensor) 
         Sums over `columns`; `kept` counts where a row has the sign of the result.
     """
     layout, n = tiling(target), len(rows)
-    counted = -(-n // layout.rows_at_once) * layout.rows_at_once
+    counted = layout.counted(n)
     needs = Needs(
         (FIGURES, counted, LANES), BOUNDS * layout.stride, pointers=counted, given=(n, counted)
     )
